@@ -6,7 +6,7 @@ use std::process::Command;
 
 use emulate::Namespace;
 use litz::Placement;
-use litz::tcp::{Count, EthernetConfig, IpDevice, MemoryTun, PacketSocket, Tap, TcpConfig, TcpStackConfig};
+use litz::tcp::{Closed, Count, EthernetConfig, IpDevice, MemoryTun, PacketSocket, Tap, TcpConfig, TcpStackConfig};
 use net::tun::{TUN_BUFFER_BYTES, TunDevice};
 
 use crate::listening::Listening;
@@ -37,6 +37,24 @@ fn two_stacks_find_each_other_on_a_link() {
             assert!(serving.join().expect("served") == there, "{address}");
         });
     }
+}
+
+/// RFC 9293, section 3.9.1.1, MUST-46. The networks are those of the link.
+#[test]
+fn there_is_no_connection_to_several_hosts() {
+    let [tun, mut link] = MemoryTun::pair();
+    let config = EthernetConfig::new(&networks(STACK)).expect("random bytes");
+    let device = IpDevice::memory_ethernet(tun, &config).expect("few routes");
+    let stack = Listening::start(TcpStackConfig::new(device, &STACK));
+    for remote in ["10.77.0.255", "255.255.255.255", "224.0.0.1", "0.0.0.0", "::", "ff02::1"] {
+        let remote: IpAddr = remote.parse().expect("an address");
+        match stack.connect((remote, 80).into()) {
+            Err(Closed::Configuration(reason)) => assert!(reason.contains("no single host"), "{reason}"),
+            other => panic!("{remote}: {:?}", other.err()),
+        }
+    }
+    let error = link.read(&mut [0; TUN_BUFFER_BYTES]).expect_err("nothing was sent");
+    assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
 }
 
 /// Runs `test` with a stack and the kernel on a link in a namespace of its own.

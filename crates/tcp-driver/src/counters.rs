@@ -25,8 +25,8 @@ pub enum Count {
     /// Segments of no connection that were dropped because their digest between TCP and IP was missing or
     /// wrong, or because the stack has none: the peer has another stack or secret.
     UnauthenticSegments,
-    /// Packets that were dropped because no host has the address that they come from, or this one
-    /// has it.
+    /// Packets that were dropped because no single host has the address that they come from (a group,
+    /// or the directed broadcast address of a network of the stack), or this one has it.
     InvalidSources,
 }
 

@@ -33,15 +33,22 @@ pub(crate) enum Content {
     Segment(SegmentHead),
     /// A report about a segment of ours.
     Error(IcmpError),
-    /// A part of a packet for this address.
-    Fragment(IpAddr),
-    /// Another packet for this address.
-    Other(IpAddr),
+    /// A part of a packet.
+    Fragment(Ends),
+    /// Another packet.
+    Other(Ends),
     /// Its source is no host.
     InvalidSource,
     /// Nothing valid.
     #[default]
     Nothing,
+}
+
+/// The addresses of a packet.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ends {
+    pub(crate) source: IpAddr,
+    pub(crate) destination: IpAddr,
 }
 
 impl Received {
@@ -145,10 +152,11 @@ impl Content {
         if !is_valid_source(ip.source, ip.destination) || is_own(&head) {
             return Self::InvalidSource;
         }
+        let ends = Ends { source: ip.source, destination: ip.destination };
         match head {
             Ok(head) => Self::Segment(head),
-            Err(_) if ip.fragment.is_some() => Self::Fragment(ip.destination),
-            Err(_) => icmp::error_of(&ip).map_or(Self::Other(ip.destination), Self::Error),
+            Err(_) if ip.fragment.is_some() => Self::Fragment(ends),
+            Err(_) => icmp::error_of(&ip).map_or(Self::Other(ends), Self::Error),
         }
     }
 }

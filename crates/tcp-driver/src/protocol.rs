@@ -12,12 +12,13 @@ use tcp::sources::is_group;
 use tcp::{Arrival, HostSecret, Md5Key, Plan, SegmentHead, SuperPacket, TcpConfig, TimeWait, Tuple, icmp};
 use units::{Duration, Instant};
 
-use crate::application::{Connect, TcpApplication, TcpCell, TcpShared};
+use crate::application::{Closed, Connect, TcpApplication, TcpCell, TcpShared};
 use crate::connection::{RouteChange, TcpConnection};
 use crate::counters::{Count, HostCounters};
 use crate::detached::{DetachedHalf, Report, Update};
 use crate::fragments::host::{Fragments, fill};
 use crate::layers::{Layers, seal};
+use crate::link::Prefix;
 use crate::listeners::{Admission, Listeners, ListeningPorts, Port};
 use crate::packets::{Content, OpenSegment, Opened, Received, SegmentPlan};
 use crate::records::RecordJob;
@@ -51,6 +52,8 @@ pub struct Tcp {
     secret: HostSecret,
     layers: Option<Arc<Layers>>,
     addresses: Vec<LocalAddress>,
+    /// The directed broadcast addresses of its networks.
+    broadcasts: Vec<IpAddr>,
     shard: Shard,
     listeners: Listeners,
     /// If it is transparent.
@@ -95,6 +98,7 @@ impl Tcp {
             secret,
             layers: None,
             addresses,
+            broadcasts: Vec::new(),
             shard: Shard::default(),
             listeners: Listeners::default(),
             held: None,
@@ -115,6 +119,14 @@ impl Tcp {
     #[must_use]
     pub fn with_listening(mut self, ports: Arc<ListeningPorts>) -> Self {
         self.listeners = Listeners::new(ports);
+        self
+    }
+
+    /// Tells the stack the networks of its devices: packets from their directed broadcast addresses are
+    /// dropped, and there is no connection to these.
+    #[must_use]
+    pub fn with_networks(mut self, networks: &[Prefix]) -> Self {
+        self.broadcasts = networks.iter().filter_map(Prefix::directed_broadcast).map(IpAddr::V4).collect();
         self
     }
 
@@ -159,6 +171,12 @@ impl Tcp {
     fn is_local(&self, ip: IpAddr) -> bool {
         self.addresses.iter().any(|address| address.ip == ip)
             || self.held.is_some() && !is_group(ip) && !ip.is_unspecified()
+    }
+
+    /// Whether packets from a host outside may have this source, as far as the stack's own addresses
+    /// and networks tell.
+    fn is_foreign_host(&self, source: IpAddr) -> bool {
+        !self.broadcasts.contains(&source) && !self.addresses.iter().any(|address| address.ip == source)
     }
 
     /// The device of an address of the stack; the first one if it is none.
@@ -249,13 +267,13 @@ impl Tcp {
         self.held.is_some() || self.listeners.contains(tuple.local.port())
     }
 
-    /// Whether a packet that comes from outside says that this host has sent it, which it has not:
-    /// RFC 1122, section 3.2.1.3, lets no host answer it. A connection of the stack to itself has
-    /// both directions here.
+    /// Whether a packet that comes from outside says that this host has sent it, which it has not, or
+    /// that a whole network has: RFC 1122, section 3.2.1.3, lets no host answer it. A connection of the
+    /// stack to itself has both directions here.
     fn is_forged(&self, tuple: &Tuple) -> bool {
         let source = tuple.remote.ip();
-        let is_own = source == tuple.local.ip() || self.addresses.iter().any(|address| address.ip == source);
-        is_own && !self.by_tuple.contains(&Tuple { local: tuple.remote, remote: tuple.local })
+        let is_invalid = source == tuple.local.ip() || !self.is_foreign_host(source);
+        is_invalid && !self.by_tuple.contains(&Tuple { local: tuple.remote, remote: tuple.local })
     }
 
     /// Begins a connection with a SYN, or answers it with a cookie.
@@ -371,8 +389,12 @@ impl Protocol for Tcp {
         let (tuple, begins) = match batch.content() {
             Content::Segment(head) => (&head.tuple, begins(head)),
             Content::Error(error) => (&error.tuple, false),
-            Content::Other(ip) if self.is_local(*ip) => return (batch.len_bytes(), Route::Reply),
-            Content::Fragment(ip) if self.is_local(*ip) => return (batch.len_bytes(), Route::Fragment),
+            Content::Other(ends) | Content::Fragment(ends) if !self.is_foreign_host(ends.source) => {
+                self.counters.add(Count::InvalidSources);
+                return (batch.len_bytes(), Route::Unknown);
+            }
+            Content::Other(ends) if self.is_local(ends.destination) => return (batch.len_bytes(), Route::Reply),
+            Content::Fragment(ends) if self.is_local(ends.destination) => return (batch.len_bytes(), Route::Fragment),
             Content::InvalidSource => {
                 self.counters.add(Count::InvalidSources);
                 return (batch.len_bytes(), Route::Unknown);
@@ -406,6 +428,12 @@ impl Protocol for Tcp {
     }
 
     fn connect(&mut self, now: Instant, request: Connect, cell: &Arc<TcpCell>, socket: usize) -> Option<TcpConnection> {
+        let remote = cell.remote().ip();
+        // RFC 9293, section 3.9.1.1, MUST-46.
+        if is_group(remote) || remote.is_unspecified() || self.broadcasts.contains(&remote) {
+            cell.close(Closed::Configuration(format!("{remote} is the address of no single host: connect to a host")));
+            return None;
+        }
         let Some(tuple) = self.choose_local(request.local, cell.remote(), socket) else {
             cell.refuse(EndReason::NoSocket);
             return None;

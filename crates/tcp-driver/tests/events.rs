@@ -2,6 +2,7 @@
 //! sections 3.10.7.1 and 3.10.7.2): for no port, and for a port that listens. Also sources that are
 //! no host.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -10,6 +11,7 @@ use driver::protocol::{Begun, Plan as _};
 use driver::shared::Common;
 use driver::{Connection as _, Protocol, Route};
 use tcp::{HostSecret, State, SuperPacket, TcpConfig};
+use tcp_driver::link::Prefix;
 use tcp_driver::{
     Count, HostCounters, Limits, Listen, ListeningPorts, LocalAddress, Received, SegmentPlan, Tcp, TcpCell,
     TcpConnection, TcpShared,
@@ -37,7 +39,10 @@ impl Stack {
         let shared = Arc::new(TcpShared::new(Waker::noop().clone(), Vec::new(), Limits::default(), common, 0));
         let port = ports.listen(&shared, OPEN, Listen::default()).expect("it listens");
         drop(port);
+        let networks = [("10.0.0.2", 24), ("10.0.9.2", 31), ("10.0.10.2", 32), ("fd00::2", 64)]
+            .map(|(ip, len)| Prefix::new(ip.parse().unwrap(), len).unwrap());
         let protocol = Tcp::new(TcpConfig::default(), HostSecret::new([7; 32]), addresses.to_vec())
+            .with_networks(&networks)
             .with_listening(ports)
             .with_counters(Arc::clone(&counters));
         Self { protocol, counters, shared }
@@ -92,22 +97,16 @@ fn segment(source: &str, destination: (&str, u16), flags: Flags, seq: u32, ack: 
     packet(source, ip, header, len)
 }
 
-fn packet(source: std::net::IpAddr, destination: std::net::IpAddr, header: Header, len: usize) -> Received {
+fn packet(source: IpAddr, destination: IpAddr, header: Header, len: usize) -> Received {
     let mut bytes = Vec::new();
-    let outer = ip::Header {
-        source,
-        destination,
-        protocol: ip::Protocol::TCP,
-        hop_limit: 64,
-        dscp: 0,
-        ecn: None,
-        id: 0,
-        may_fragment: false,
-    };
-    outer.emit(header.len() + len, &mut bytes);
+    outer(source, destination, ip::Protocol::TCP).emit(header.len() + len, &mut bytes);
     header.emit(&mut bytes);
     bytes.resize(bytes.len() + len, b'x');
     Received::new(Bytes::from(bytes), None, true)
+}
+
+const fn outer(source: IpAddr, destination: IpAddr, protocol: ip::Protocol) -> ip::Header {
+    ip::Header { source, destination, protocol, hop_limit: 64, dscp: 0, ecn: None, id: 0, may_fragment: false }
 }
 
 /// All of six flags together.
@@ -194,10 +193,23 @@ fn segments_in_listen_are_answered_as_the_rfc_says() {
 fn nothing_from_a_source_that_is_no_other_host_is_answered() {
     let v4 = (
         "10.0.0.2",
-        ["0.0.0.0", "0.1.2.3", "127.0.0.1", "224.0.0.1", "239.1.2.3", "255.255.255.255", "10.0.0.2", "10.0.9.2"],
+        [
+            "0.0.0.0",
+            "0.1.2.3",
+            "127.0.0.1",
+            "224.0.0.1",
+            "239.1.2.3",
+            "255.255.255.255",
+            "10.0.0.2",
+            "10.0.9.2",
+            "10.0.0.255",
+        ]
+        .as_slice(),
     );
-    let v6 =
-        ("fd00::2", ["::", "::1", "ff02::1", "ff0e::9", "::ffff:10.0.0.1", "::ffff:127.0.0.1", "fd00::2", "ff02::2"]);
+    let v6 = (
+        "fd00::2",
+        ["::", "::1", "ff02::1", "ff0e::9", "::ffff:10.0.0.1", "::ffff:127.0.0.1", "fd00::2", "ff02::2"].as_slice(),
+    );
     for (destination, sources) in [v4, v6] {
         for source in sources {
             let mut stack = Stack::new();
@@ -206,10 +218,32 @@ fn nothing_from_a_source_that_is_no_other_host_is_answered() {
                 assert!(matches!(stack.take(&packet), Taken::Nothing), "{source} {flags} {port}");
                 assert_eq!(stack.counters.of(Count::InvalidSources), 1 + number as u64, "{source}");
             }
+            for protocol in [ip::Protocol::UDP, ip::Protocol::ICMP, ip::Protocol::ICMPV6, ip::Protocol(99)] {
+                let before = stack.counters.of(Count::InvalidSources);
+                let [from, to] = [source, destination].map(|ip| ip.parse().expect("an address"));
+                let mut bytes = Vec::new();
+                outer(from, to, protocol).emit(8, &mut bytes);
+                // To a port that nothing has, or a request for an echo: others are answered.
+                bytes.extend_from_slice(&[8, 0, 0, 9, 0, 8, 0, 0]);
+                let packet = Received::new(Bytes::from(bytes), None, true);
+                assert!(matches!(stack.take(&packet), Taken::Nothing), "{source} {protocol:?}");
+                assert_eq!(stack.counters.of(Count::InvalidSources), before + 1, "{source} {protocol:?}");
+            }
         }
     }
-    // Other hosts are answered.
-    for (source, destination) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2"), ("fe80::1", "fd00::2")] {
+    // Other hosts are answered: both addresses of a /31 are hosts (RFC 3021), and the first address of a
+    // network is one, as for Linux.
+    let others = [
+        ("10.0.0.1", "10.0.0.2"),
+        ("10.0.0.0", "10.0.0.2"),
+        ("10.0.1.255", "10.0.0.2"),
+        ("10.0.9.3", "10.0.9.2"),
+        ("10.0.10.2", "10.0.0.2"),
+        ("fd00::1", "fd00::2"),
+        ("fd00::ffff:ffff:ffff:ffff", "fd00::2"),
+        ("fe80::1", "fd00::2"),
+    ];
+    for (source, destination) in others {
         let mut stack = Stack::new();
         let syn = segment(source, (destination, OPEN), Flags::SYN, 5, 0, 0);
         assert!(matches!(stack.take(&syn), Taken::Begun(..)), "{source}");

@@ -10,6 +10,7 @@ use driver::SendError;
 use driver::socket::Received as ReceiveOutcome;
 use engine::{Device, Readiness};
 use net::tun::{MemoryTun, OFFLOAD_HEADER_BYTES, PacketSocket, ReadOffload, Tap, Tun, TunDevice, tcp_offload};
+use tcp_driver::link::Prefix;
 use tcp_driver::{Received, Tcp};
 
 use super::ethernet::{Ethernet, EthernetConfig, EthernetError};
@@ -32,6 +33,8 @@ pub struct IpDevice {
     queues: Vec<Self>,
     /// It carries Ethernet frames.
     ethernet: Option<Ethernet>,
+    /// The networks on it, as far as they are known.
+    networks: Vec<Prefix>,
 }
 
 #[derive(Debug, Clone)]
@@ -50,7 +53,7 @@ impl IpDevice {
     }
 
     fn new(kind: Kind, address: IpAddr, ethernet: Option<Ethernet>) -> Self {
-        Self { kind, address, queues: Vec::new(), ethernet }
+        Self { kind, address, queues: Vec::new(), ethernet, networks: Vec::new() }
     }
 
     /// A device in memory, on which the stack has `address`.
@@ -69,6 +72,21 @@ impl IpDevice {
     pub fn with_queue(mut self, queue: Self) -> Self {
         self.queues.push(queue);
         self
+    }
+
+    /// Adds a network that the device leads to: the addresses whose first `len` bits are those of `ip`.
+    /// Packets from its directed broadcast address are dropped and counted
+    /// ([`Count::InvalidSources`](super::Count)), and there is no connection to it (RFC 1122, section
+    /// 3.2.1.3). An Ethernet device has the networks of its [`EthernetConfig`]. A length beyond the bits of
+    /// the address has no effect.
+    #[must_use]
+    pub fn with_network(mut self, ip: IpAddr, len: u8) -> Self {
+        self.networks.extend(Prefix::new(ip, len));
+        self
+    }
+
+    pub(super) fn networks(&self) -> &[Prefix] {
+        &self.networks
     }
 
     pub(super) fn queue_count(&self) -> usize {
@@ -107,7 +125,8 @@ impl IpDevice {
 
     fn ethernet(kind: Kind, config: &EthernetConfig) -> Result<Self, EthernetError> {
         let address = config.address().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-        Ok(Self::new(kind, address, Some(Ethernet::new(config)?)))
+        let device = Self::new(kind, address, Some(Ethernet::new(config)?));
+        Ok(Self { networks: config.networks().collect(), ..device })
     }
 
     /// Reads packets, at most [`READS_MAX`].

@@ -80,6 +80,11 @@ impl EthernetConfig {
         Ok(self)
     }
 
+    /// The networks on the link.
+    pub(super) fn networks(&self) -> impl Iterator<Item = Prefix> {
+        self.addresses.iter().map(|(_, prefix)| *prefix)
+    }
+
     /// The first address.
     pub(super) fn address(&self) -> Option<IpAddr> {
         self.addresses.first().map(|(ip, _)| *ip)

@@ -9,6 +9,7 @@ use driver::placement::Placement;
 use driver::receive_worker::ReceiveWorkerStats;
 use engine::{DriverSettings, Drivers, EventHandler, StartError};
 use tcp::{HostSecret, TcpConfig};
+use tcp_driver::link::Prefix;
 use tcp_driver::udp::{UdpError, UdpHost};
 use tcp_driver::{
     Closed, Connect, Count, HostCounters, Layers, Listen, ListenError, ListenerHandle, ListeningPorts, LocalAddress,
@@ -157,6 +158,7 @@ impl TcpStack {
         config.check_layers()?;
         config.check_transparent()?;
         let TcpStackConfig { devices, addresses, tcp, layers, transparent, settings } = config;
+        let networks: Vec<Prefix> = devices.iter().flat_map(|device| device.networks().iter().copied()).collect();
         let count = settings.placement.driver_count();
         if let Some(device) = devices.iter().find(|device| device.queue_count() != count) {
             let queues = device.queue_count();
@@ -173,6 +175,7 @@ impl TcpStack {
         let transparent = transparent.map(|bounds| Arc::new(Transparent::new(bounds, secret.table_key())));
         let protocol = || {
             let stack = Tcp::new(tcp.clone(), secret.clone(), addresses.clone())
+                .with_networks(&networks)
                 .with_listening(Arc::clone(&listening))
                 .with_counters(Arc::clone(&counters))
                 .with_udp(Arc::clone(&udp));

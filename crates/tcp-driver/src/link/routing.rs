@@ -26,6 +26,17 @@ impl Prefix {
         Some(Self { network, len })
     }
 
+    /// The address of all hosts of the network (RFC 1122, section 3.2.1.3). `None` for IPv6, which has
+    /// none, and for the networks of one or two hosts: both addresses of a /31 are hosts (RFC 3021).
+    pub const fn directed_broadcast(&self) -> Option<Ipv4Addr> {
+        match self.network {
+            IpAddr::V4(network) if self.len <= 30 => {
+                Some(Ipv4Addr::from_bits(network.to_bits() | !(mask(self.len, 32) as u32)))
+            }
+            _ => None,
+        }
+    }
+
     /// Every address of the family of `ip`.
     pub const fn all_of(ip: IpAddr) -> Self {
         let network = match ip {
@@ -163,6 +174,25 @@ mod tests {
         assert_eq!(prefix("fd00::77/64").to_string(), "fd00::/64");
         assert!(prefix("0.0.0.0/0").contains("255.1.1.1".parse().unwrap()));
         assert!(!prefix("0.0.0.0/0").contains("::".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_network_of_more_than_two_hosts_has_a_directed_broadcast_address() {
+        let cases = [
+            ("10.1.2.3/24", Some("10.1.2.255")),
+            ("10.1.2.3/30", Some("10.1.2.3")),
+            ("10.1.2.4/30", Some("10.1.2.7")),
+            ("10.1.2.3/31", None),
+            ("10.1.2.3/32", None),
+            ("10.1.2.3/8", Some("10.255.255.255")),
+            ("10.1.2.3/0", Some("255.255.255.255")),
+            ("fd00::1/64", None),
+            ("fd00::1/16", None),
+        ];
+        for (text, expected) in cases {
+            let expected = expected.map(|ip| ip.parse::<Ipv4Addr>().unwrap());
+            assert_eq!(prefix(text).directed_broadcast(), expected, "{text}");
+        }
     }
 
     #[test]

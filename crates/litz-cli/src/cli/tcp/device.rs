@@ -126,7 +126,9 @@ fn start_with(options: &StackOptions, tcp: TcpConfig) -> Result<Recorded, String
             Tun::open_queues(&options.device, &kernel, options.mtu, queues).map(|tuns| with_queues(tuns, first))
         }
     };
-    start_on(device.map_err(|error| error.to_string())?, options, tcp)
+    let device = device.map_err(|error| error.to_string())?;
+    let device = kernel.iter().fold(device, |device, (ip, len)| device.with_network(*ip, *len));
+    start_on(device, options, tcp)
 }
 
 fn start_on(device: IpDevice, options: &StackOptions, tcp: TcpConfig) -> Result<Recorded, String> {
