@@ -23,7 +23,8 @@ pub struct TcpConfig {
     /// flight, as in RFC 793: for closed networks and models.
     pub congestion: Option<Algorithm>,
     /// The largest IP packet that the device carries, bytes. It gives the maximum segment size that is
-    /// announced (RFC 9293, section 3.7.1). More than 65,535 counts as that. Default: 1500.
+    /// announced (RFC 9293, section 3.7.1). More than 65,535 counts as that. Below 88, Linux as the peer
+    /// sends each segment in two fragments, which is slow: it has a least segment size. Default: 1500.
     pub mtu: usize,
     /// Bytes that wait for acknowledgement or for the first transmission, at most. The buffer grows to
     /// twice the congestion window, and has its initial size again when everything is acknowledged.
