@@ -45,6 +45,8 @@ pub struct ReceiveReport {
     /// What has arrived. `None` in a report that was never filled.
     pub(crate) received: Option<Received>,
     pub(crate) stats: ReceiveStats,
+    /// Segments that were dropped for their timestamps, without any data between them.
+    pub(crate) old_segments: u8,
 }
 
 /// What a connection tells its detached receive half. The latest replaces earlier ones.
@@ -200,7 +202,7 @@ impl DetachedReceiveHalf {
         debug_assert!(report.acks.is_empty(), "a report is taken before it is filled again");
         std::mem::swap(&mut report.acks, &mut self.acks);
         self.half.copy_received(&mut report.received);
-        report.stats = self.half.stats();
+        (report.stats, report.old_segments) = (self.half.stats(), self.half.old_segments());
         if self.journal.is_some() {
             self.record_and_flush(|journal| journal.writer.gave(tag::GAVE_REPORT, report.number));
         }

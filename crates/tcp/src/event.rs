@@ -30,6 +30,9 @@ pub enum SoftError {
     Refused,
     /// The peer has not answered for several retransmissions (RFC 9293, section 3.8.3, R1).
     Silent,
+    /// Segment after segment of the peer is dropped, because its timestamps are older than earlier ones
+    /// (RFC 7323, section 5.3): its clock has gone back, or others send in its name.
+    OldTimestamps,
 }
 
 /// Events that were not taken. Each is there at most once.

@@ -72,7 +72,11 @@ impl Connection {
         if let Some(receive) = &mut self.receive
             && let Some(received) = &report.received
         {
-            receive.refresh(received, report.stats);
+            let was_dropped = receive.stats().dropped_by_paws;
+            receive.refresh(received, report.stats, report.old_segments);
+            if report.stats.dropped_by_paws > was_dropped {
+                self.note_old_timestamps();
+            }
         }
         if let Some(at) = report.heard_at.take().filter(|_| self.close_reason.is_none()) {
             self.timers.on_heard(at);

@@ -383,6 +383,14 @@ impl Connection {
         self.close(if is_reported { CloseReason::Unreachable } else { CloseReason::TimedOut });
     }
 
+    /// A segment was dropped for its timestamp. If that happens to all, the application learns why its
+    /// data do not come: the peer may repeat them for weeks.
+    fn note_old_timestamps(&mut self) {
+        if self.receive.as_ref().is_some_and(ReceiveHalf::has_only_old_segments) {
+            self.note_soft_error(SoftError::OldTimestamps);
+        }
+    }
+
     /// The application learns of it, once until the peer answers.
     fn note_soft_error(&mut self, error: SoftError) {
         self.events.soft_error |= self.soft_error != Some(error);

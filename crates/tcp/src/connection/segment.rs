@@ -28,7 +28,7 @@ impl Connection {
         let position = match receive.judge(now, &arrival) {
             Judgement::Acceptable { position } => position,
             Judgement::Outside => return self.on_outside(now, &arrival),
-            Judgement::Dropped => return,
+            Judgement::Dropped => return self.note_old_timestamps(),
         };
         self.timers.on_heard(now);
         if arrival.has(Flags::RST) {

@@ -24,7 +24,8 @@ const REASONS: [CloseReason; 6] = [
 ];
 
 /// By their numbers in a log.
-const SOFT_ERRORS: [SoftError; 3] = [SoftError::Unreachable, SoftError::Refused, SoftError::Silent];
+const SOFT_ERRORS: [SoftError; 4] =
+    [SoftError::Unreachable, SoftError::Refused, SoftError::Silent, SoftError::OldTimestamps];
 
 fn number_of(reason: CloseReason) -> u64 {
     REASONS.iter().position(|known| *known == reason).expect("all are listed") as u64
@@ -223,6 +224,7 @@ impl fmt::Display for EventEntry {
                 Some(SoftError::Unreachable) => f.write_str("the peer cannot be reached, a router says"),
                 Some(SoftError::Refused) => f.write_str("the peer takes nothing, its host says"),
                 Some(SoftError::Silent) => f.write_str("the peer is silent"),
+                Some(SoftError::OldTimestamps) => f.write_str("the peer's timestamps are old"),
                 None => write!(f, "soft error {number}"),
             },
             _ => write_reason(number, f),

@@ -24,6 +24,7 @@ impl ReceiveHalf {
             fin: None,
             urgent_end: self.urgent_end,
             is_expired: self.is_expired,
+            old_segments: self.old_segments,
             counters_due: self.counters_due,
             sent: self.sent,
             challenges: Challenges::default(),
@@ -55,9 +56,9 @@ impl ReceiveHalf {
     }
 
     /// The half reports what has arrived.
-    pub(crate) fn refresh(&mut self, received: &Received, stats: ReceiveStats) {
+    pub(crate) fn refresh(&mut self, received: &Received, stats: ReceiveStats, old_segments: u8) {
         self.received.copy(received);
-        self.stats = stats;
+        (self.stats, self.old_segments) = (stats, old_segments);
     }
 
     /// The half has returned. It learns what the stand-in has announced.

@@ -43,6 +43,10 @@ use crate::position::{FIRST_BYTE, SequenceSpace};
 use crate::results::{CloseReason, Read};
 use crate::timestamps::TimestampClock;
 
+/// Segments that are dropped one after the other for their timestamps before the application is told.
+/// A few are usual after reordering; a peer repeats what is not acknowledged as often within a minute.
+const OLD_SEGMENTS_MAX: u8 = 8;
+
 /// The receive half of a connection.
 #[derive(Debug)]
 pub(crate) struct ReceiveHalf {
@@ -63,6 +67,8 @@ pub(crate) struct ReceiveHalf {
     urgent_end: u64,
     /// A delayed acknowledgement is due now.
     is_expired: bool,
+    /// Segments that were dropped for their timestamps, without any data between them.
+    old_segments: u8,
     /// When the counters of marks are due. It is where plans are made.
     counters_due: CountersDue,
     sent: SentBounds,
@@ -122,6 +128,7 @@ impl ReceiveHalf {
             fin: None,
             urgent_end: 0,
             is_expired: false,
+            old_segments: 0,
             counters_due: CountersDue::default(),
             sent: SentBounds::new(ours),
             challenges: Challenges::default(),
@@ -136,6 +143,15 @@ impl ReceiveHalf {
     /// The peer's initial sequence number.
     pub(crate) fn initial(&self) -> Seq32 {
         self.space.wire(0)
+    }
+
+    pub(crate) const fn old_segments(&self) -> u8 {
+        self.old_segments
+    }
+
+    /// Whether segment after segment was dropped for its timestamp.
+    pub(crate) const fn has_only_old_segments(&self) -> bool {
+        self.old_segments >= OLD_SEGMENTS_MAX
     }
 
     pub(crate) const fn nxt(&self) -> u64 {
@@ -243,6 +259,7 @@ impl ReceiveHalf {
         (self.received.unread, self.received.has_hole) = (self.assembler.ready_len() as u32, self.assembler.has_hole());
         let received = nxt - before;
         if received > 0 {
+            self.old_segments = 0;
             self.received.on_data(now, nxt, &self.policy);
             self.stats.bytes_received += received - u64::from(self.is_fin_received());
         }

@@ -56,6 +56,7 @@ impl ReceiveHalf {
             && self.received.clock.is_old(now, timestamps.value)
         {
             self.stats.dropped_by_paws += 1;
+            self.old_segments = self.old_segments.saturating_add(1);
             self.answer_unacceptable(now, arrival);
             return Judgement::Dropped;
         }

@@ -5,7 +5,7 @@
 //! and the window stays: there is no reduction to be undone.
 //!
 //! With timestamps the first acknowledgement tells which transmission it is for (Eifel, RFC 3522).
-//! Without them, but with selective acknowledgements, new data leave after it, and the second one tells
+//! Without them, or if the peer stops sending them, but with selective acknowledgements, new data leave after it, and the second one tells
 //! whether the data arrive that were sent before the timeout or only the new ones (F-RTO, RFC 5682,
 //! section 3).
 
@@ -104,10 +104,9 @@ impl SendHalf {
         let Some(suspicion) = &self.suspicion else { return false };
         let point = suspicion.point;
         let is_loss = match suspicion.stage {
-            Stage::Due(Some(at)) | Stage::Sent(at) if has_advanced && self.has_timestamps => {
-                echo.is_none_or(|echo| echo >= at)
-            }
-            Stage::Due(Some(_)) | Stage::Sent(_) if has_advanced && self.una < point && self.is_granted() => {
+            Stage::Due(Some(at)) | Stage::Sent(at) if has_advanced && let Some(echo) = echo => echo >= at,
+            // Without an echo, also of a peer that sends no timestamps although it has agreed to.
+            Stage::Due(Some(_)) | Stage::Sent(_) if has_advanced && self.can_await_second(point) => {
                 return self.await_second();
             }
             // There is nothing else to wait for, or nothing to find out with (step 2a).
@@ -126,6 +125,12 @@ impl SendHalf {
             self.suspicion = None
         }
         is_loss
+    }
+
+    /// Whether new data can show what has arrived: selective acknowledgements are needed for that, and
+    /// in a recovery it may be what was sent again that arrives (RFC 5682, section 3.1, step 1).
+    fn can_await_second(&self, point: u64) -> bool {
+        self.has_sack && !self.is_recovering() && self.una < point && self.is_granted()
     }
 
     /// The first segment has arrived. New data leave (step 2b).

@@ -2,6 +2,7 @@
 
 mod acknowledgements;
 mod data;
+mod deviations;
 mod floods;
 mod random;
 mod resets;
