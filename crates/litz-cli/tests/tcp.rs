@@ -206,6 +206,8 @@ fn the_benchmark_measures_both_directions() {
         for key in ["to_kernel_bps", "from_kernel_bps"] {
             assert!(result[key].as_u64() > Some(1_000_000), "{placement}: {result}");
         }
+        let packets = &result["packets"];
+        assert!(packets["read"].as_u64() > Some(100) && packets["taken"].as_u64() > Some(100), "{placement}: {result}");
     }
 }
 

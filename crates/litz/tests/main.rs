@@ -19,6 +19,7 @@ mod tcp_host;
 mod tcp_layers;
 mod tcp_listener;
 mod tcp_lock_step;
+mod tcp_packets;
 mod tcp_replicated;
 mod tcp_soak;
 mod tcp_stack;

@@ -11,6 +11,7 @@ use tcp::{CloseReason, Event, SoftError, State, TimeWait, Tuple};
 use units::Instant;
 
 use crate::application::{Closed, TcpCell};
+use crate::counters::{Count, HostCounters};
 use crate::delivery::Delivery;
 use crate::detached::{ATTACHED_FOR, DetachedHalf, DetachedState, Report, Update};
 use crate::info::TcpInfo;
@@ -37,6 +38,7 @@ pub struct TcpConnection {
     /// The cipher above TCP, if the stack has one.
     records: Option<Box<Records>>,
     cell: Arc<TcpCell>,
+    counters: Arc<HostCounters>,
     socket: usize,
     is_accepted: bool,
     /// A report that the peer cannot be reached ends the attempt to connect.
@@ -82,7 +84,13 @@ pub(crate) enum RouteChange {
 }
 
 impl TcpConnection {
-    pub(crate) fn new(connection: tcp::Connection, cell: Arc<TcpCell>, socket: usize, is_accepted: bool) -> Self {
+    pub(crate) fn new(
+        connection: tcp::Connection,
+        cell: Arc<TcpCell>,
+        counters: Arc<HostCounters>,
+        socket: usize,
+        is_accepted: bool,
+    ) -> Self {
         let is_half_open = is_accepted && connection.state() == State::SynReceived;
         let route = Some(RouteChange::Add { tuple: *connection.tuple(), is_half_open });
         cell.note_local(connection.tuple().local);
@@ -93,6 +101,7 @@ impl TcpConnection {
             signature: None,
             records: None,
             cell,
+            counters,
             socket,
             is_accepted,
             ends_if_unreachable: false,
@@ -248,9 +257,17 @@ impl TcpConnection {
 
     fn take(&mut self, now: Instant, opened: Opened) {
         match opened {
-            Opened::Segment(arrival) => self.connection.handle_segment(now, arrival),
-            Opened::Error(error) => self.connection.handle_icmp(now, &error),
-            Opened::Unauthentic | Opened::Nothing => {}
+            Opened::Segment(arrival) => {
+                self.counters.add(Count::Taken);
+                self.connection.handle_segment(now, arrival);
+            }
+            Opened::Error(error) => {
+                self.counters.add(Count::Taken);
+                self.connection.handle_icmp(now, &error);
+            }
+            Opened::Unauthentic => self.counters.add(Count::UnauthenticSegments),
+            Opened::Dropped(reason) => self.counters.add(reason),
+            Opened::Other => self.counters.add(Count::Unwanted),
         }
     }
 
@@ -298,6 +315,10 @@ impl Connection<Tcp> for TcpConnection {
                 Event::Writable => self.take_written(),
                 Event::Readable => self.pass_received(),
                 Event::SoftError(SoftError::Unreachable) if self.ends_if_unreachable => self.give_up_connecting(),
+                Event::SoftError(SoftError::OldTimestamps) => tracing::warn!(
+                    tuple = %self.connection.tuple(),
+                    "segments of a peer are dropped one after the other: its timestamps have gone back"
+                ),
                 _ => {}
             }
         }
@@ -442,7 +463,8 @@ impl Connection<Tcp> for TcpConnection {
         let delivery = self.delivery.take()?;
         self.detached = Some(Box::default());
         let terms = (self.layers.clone(), self.signature.clone());
-        Some(Box::new(DetachedHalf::new(*self.connection.tuple(), terms, half, delivery)))
+        let counters = Arc::clone(&self.counters);
+        Some(Box::new(DetachedHalf::new(*self.connection.tuple(), terms, counters, half, delivery)))
     }
 
     fn is_detached(&self) -> bool {
@@ -493,12 +515,17 @@ impl Connection<Tcp> for TcpConnection {
     }
 
     fn defer(&mut self, socket: usize, batch: Received) -> bool {
-        self.detached.as_mut().is_some_and(|detached| detached.defer(socket, batch))
+        let is_kept = self.detached.as_mut().is_some_and(|detached| detached.defer(socket, batch));
+        if !is_kept {
+            self.counters.add(Count::QueueDrops);
+        }
+        is_kept
     }
 
     fn lose_receive_half(&mut self, now: Instant, reason: EndReason) -> usize {
         let Some(detached) = self.detached.take() else { return 0 };
         self.end(now, reason);
+        self.counters.add_many(Count::LateDrops, detached.deferred.len() as u64);
         detached.deferred_packets()
     }
 

@@ -9,6 +9,7 @@ use tcp::{DetachedReceiveHalf, ReceiveCommands, ReceiveReport, Tuple};
 use units::{Duration, Instant};
 
 use crate::application::{Closed, TcpCell};
+use crate::counters::{Count, HostCounters};
 use crate::delivery::Delivery;
 use crate::layers::Layers;
 use crate::packets::{Opened, Received};
@@ -31,6 +32,7 @@ pub struct DetachedHalf {
     tuple: Tuple,
     layers: Option<Arc<Layers>>,
     signature: Option<Arc<Signature>>,
+    counters: Arc<HostCounters>,
     /// `None` once it was attached again.
     parts: Option<(DetachedReceiveHalf, Delivery)>,
     /// A report to be reused.
@@ -41,10 +43,11 @@ impl DetachedHalf {
     pub(crate) fn new(
         tuple: Tuple,
         (layers, signature): (Option<Arc<Layers>>, Option<Arc<Signature>>),
+        counters: Arc<HostCounters>,
         half: DetachedReceiveHalf,
         delivery: Delivery,
     ) -> Self {
-        Self { tuple, layers, signature, parts: Some((half, delivery)), spare: None }
+        Self { tuple, layers, signature, counters, parts: Some((half, delivery)), spare: None }
     }
 
     /// Takes both to attach them again.
@@ -85,12 +88,21 @@ impl ReceiveHalf<Tcp> for Box<DetachedHalf> {
                     return Err(batch);
                 }
                 drop(batch);
+                self.counters.add(Count::Taken);
                 self.deliver();
                 Ok(())
             }
             // A report about what was sent.
             Opened::Error(_) => Err(batch),
-            Opened::Unauthentic | Opened::Nothing => Ok(()),
+            Opened::Unauthentic => {
+                self.counters.add(Count::UnauthenticSegments);
+                Ok(())
+            }
+            Opened::Dropped(reason) => {
+                self.counters.add(reason);
+                Ok(())
+            }
+            Opened::Other => Err(batch),
         }
     }
 

@@ -18,11 +18,9 @@ impl Tcp {
     /// Takes a SYN that may begin a connection, if the stack is transparent.
     pub(crate) fn hold_syn(&mut self, socket: usize, batch: Received, arrival: &Arrival) -> Begun<Self> {
         let Some(held) = &mut self.held else { return Begun::Nothing };
-        if held.hold(socket, batch, arrival) {
-            return Begun::Held;
-        }
-        self.counters.add(Count::BacklogDrops);
-        Begun::Nothing
+        let is_held = held.hold(socket, batch, arrival);
+        self.counters.add(if is_held { Count::Taken } else { Count::BacklogDrops });
+        if is_held { Begun::Held } else { Begun::Nothing }
     }
 
     /// Carries out the next decision.
@@ -54,7 +52,8 @@ impl Tcp {
                     connection.set_dscp(dscp);
                 }
                 // The application has the handle already: it is in no queue of accepted connections.
-                let connection = TcpConnection::new(connection, Arc::clone(&cell), socket, false);
+                let counters = Arc::clone(&self.counters);
+                let connection = TcpConnection::new(connection, Arc::clone(&cell), counters, socket, false);
                 return Begun::Connection(connection, cell);
             }
             Decision::Accept(cell, _) => cell.refuse(EndReason::TooMany),

@@ -7,9 +7,10 @@ use bytes::Bytes;
 use driver::protocol::{Batch, OpenJob, Plan};
 use layers::DigestError;
 use tcp::sources::is_valid_source;
-use tcp::{Arrival, IcmpError, SegmentHead, SuperPacket, icmp};
+use tcp::{Arrival, IcmpError, OpenError, SegmentHead, SuperPacket, icmp};
 use wire::ip;
 
+use crate::counters::Count;
 use crate::layers::{Layers, seal};
 use crate::signature::Signature;
 
@@ -37,9 +38,9 @@ pub(crate) enum Content {
     Fragment(Ends),
     /// Another packet.
     Other(Ends),
-    /// Its source is no host.
-    InvalidSource,
-    /// Nothing valid.
+    /// Nothing that is processed, and why.
+    Dropped(Count),
+    /// Nothing at all.
     #[default]
     Nothing,
 }
@@ -100,16 +101,18 @@ impl Received {
                     Ok(arrival) if self.is_authentic(head, &arrival, signature) => Opened::Segment(arrival),
                     Ok(_) => {
                         tracing::debug!(tuple = %head.tuple, "a segment with a wrong, missing or unwanted digest is dropped");
-                        Opened::Nothing
+                        Opened::Dropped(Count::WrongDigests)
                     }
                     Err(error) => {
                         tracing::debug!(%error, "a segment is dropped");
-                        Opened::Nothing
+                        let is_sum = error == OpenError::Checksum;
+                        Opened::Dropped(if is_sum { Count::WrongChecksums } else { Count::Malformed })
                     }
                 }
             }
             Content::Error(error) => Opened::Error(*error),
-            Content::Fragment(_) | Content::Other(_) | Content::InvalidSource | Content::Nothing => Opened::Nothing,
+            Content::Dropped(reason) => Opened::Dropped(*reason),
+            Content::Fragment(_) | Content::Other(_) | Content::Nothing => Opened::Other,
         }
     }
 }
@@ -142,7 +145,8 @@ impl Content {
             Ok(ip) => ip,
             Err(error) => {
                 tracing::debug!(%error, "a packet is dropped");
-                return Self::Nothing;
+                let is_sum = error == ip::ParseError::Checksum;
+                return Self::Dropped(if is_sum { Count::WrongChecksums } else { Count::Malformed });
             }
         };
         // Packets of any protocol (RFC 1122, section 3.2.1.3; RFC 9293, MUST-63). Whether a segment
@@ -150,12 +154,13 @@ impl Content {
         let is_own = |head: &Result<SegmentHead, _>| head.is_err() && ip.source == ip.destination;
         let head = SegmentHead::of(&ip);
         if !is_valid_source(ip.source, ip.destination) || is_own(&head) {
-            return Self::InvalidSource;
+            return Self::Dropped(Count::InvalidSources);
         }
         let ends = Ends { source: ip.source, destination: ip.destination };
         match head {
             Ok(head) => Self::Segment(head),
             Err(_) if ip.fragment.is_some() => Self::Fragment(ends),
+            Err(OpenError::Tcp(_)) => Self::Dropped(Count::Malformed),
             Err(_) => icmp::error_of(&ip).map_or(Self::Other(ends), Self::Error),
         }
     }
@@ -170,9 +175,11 @@ pub(crate) enum Opened {
     Error(IcmpError),
     /// A segment whose digest between TCP and IP is missing, wrong or unexpected.
     Unauthentic,
-    /// Nothing valid.
+    /// Nothing that is processed, and why.
+    Dropped(Count),
+    /// Something else, or nothing.
     #[default]
-    Nothing,
+    Other,
 }
 
 impl Batch for Received {
@@ -265,6 +272,6 @@ impl OpenJob for OpenSegment {
     }
 
     fn clear(&mut self) {
-        self.opened = Opened::Nothing;
+        self.opened = Opened::Other;
     }
 }

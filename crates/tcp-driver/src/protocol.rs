@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use driver::protocol::{Batch, Begun, Cell, NoLeases, Verify};
+use driver::protocol::{Batch, BatchDrop, Begun, Cell, NoLeases, Verify};
 use driver::{ConnectionKey, EndReason, Protocol, Route};
 use tcp::listen::{self, Listening};
 use tcp::sources::is_group;
@@ -179,6 +179,12 @@ impl Tcp {
         !self.broadcasts.contains(&source) && !self.addresses.iter().any(|address| address.ip == source)
     }
 
+    /// The route of a packet that is dropped, which is counted.
+    fn dropped(&self, reason: Count) -> Route {
+        self.counters.add(reason);
+        Route::Unknown
+    }
+
     /// The device of an address of the stack; the first one if it is none.
     fn device_of(&self, ip: Option<IpAddr>) -> usize {
         self.addresses.iter().find(|address| Some(address.ip) == ip).map_or(0, |address| address.device)
@@ -250,7 +256,7 @@ impl Tcp {
             Some(time_wait) => time_wait.md5(),
             None => self.listeners.md5(head.tuple.local.port()),
         };
-        key.map(|key| Signature::new(key, &self.counters))
+        key.map(Signature::new)
     }
 
     /// Whether this SYN begins a connection: its port listens, and a connection in TIME-WAIT gives way.
@@ -289,9 +295,13 @@ impl Tcp {
                 tcp::Connection::answer_with_cookie(now, &config, &self.secret, arrival, &mut self.plan);
                 self.listeners.on_cookie_sent(now);
                 self.counters.add(Count::CookiesSent);
+                self.counters.add(Count::Taken);
                 Taken::Answer
             }
-            Admission::Connection => Taken::Connection(self.begin_accepted(now, arrival)),
+            Admission::Connection => {
+                self.counters.add(Count::Taken);
+                Taken::Connection(self.begin_accepted(now, arrival))
+            }
         }
     }
 
@@ -318,6 +328,7 @@ impl Tcp {
             match connection {
                 Some(connection) if has_space => {
                     self.counters.add(Count::CookiesAccepted);
+                    self.counters.add(Count::Taken);
                     return Taken::Connection(connection);
                 }
                 Some(_) => {
@@ -326,7 +337,10 @@ impl Tcp {
                 }
                 // The segments before it may be lost, which would have begun the connection. Its sender
                 // repeats them, and a reset would end a connection that it believes complete.
-                None if !arrival.data.is_empty() => return Taken::Nothing,
+                None if !arrival.data.is_empty() => {
+                    self.counters.add(Count::Unwanted);
+                    return Taken::Nothing;
+                }
                 None => {}
             }
         }
@@ -351,8 +365,23 @@ impl Tcp {
         has_answer && self.fragments.divide(self.config.mtu, out)
     }
 
+    /// Counts packets that were not put together.
+    fn note_failures(&mut self) {
+        match self.fragments.take_failures() {
+            0 => {}
+            failures => self.counters.add_many(Count::ReassemblyFailures, failures),
+        }
+    }
+
+    /// Counts a packet that nothing of the stack wants.
+    fn count_answer(&self, has_answer: bool) -> bool {
+        self.counters.add(if has_answer { Count::Answered } else { Count::Unwanted });
+        has_answer
+    }
+
     fn answer(&mut self, now: Instant, arrival: &Arrival) -> bool {
         if let Some(has_answer) = self.time_waits.handle_segment(now, arrival, &mut self.plan) {
+            self.counters.add(Count::Taken);
             return has_answer;
         }
         // RFC 9293, sections 3.10.7.1 and 3.10.7.2.
@@ -360,7 +389,7 @@ impl Tcp {
         let has_answer = !is_dropped && self.may_answer(now) && tcp::reply::reset(arrival, &mut self.plan);
         // Without a digest, the peer would not believe it.
         self.plan.sign(self.listeners.md5(arrival.tuple.local.port()));
-        has_answer
+        self.count_answer(has_answer)
     }
 }
 
@@ -390,24 +419,20 @@ impl Protocol for Tcp {
             Content::Segment(head) => (&head.tuple, begins(head)),
             Content::Error(error) => (&error.tuple, false),
             Content::Other(ends) | Content::Fragment(ends) if !self.is_foreign_host(ends.source) => {
-                self.counters.add(Count::InvalidSources);
-                return (batch.len_bytes(), Route::Unknown);
+                return (batch.len_bytes(), self.dropped(Count::InvalidSources));
             }
             Content::Other(ends) if self.is_local(ends.destination) => return (batch.len_bytes(), Route::Reply),
             Content::Fragment(ends) if self.is_local(ends.destination) => return (batch.len_bytes(), Route::Fragment),
-            Content::InvalidSource => {
-                self.counters.add(Count::InvalidSources);
-                return (batch.len_bytes(), Route::Unknown);
-            }
-            Content::Fragment(_) | Content::Other(_) | Content::Nothing => return (batch.len_bytes(), Route::Unknown),
+            Content::Fragment(_) | Content::Other(_) => return (batch.len_bytes(), self.dropped(Count::NotOurs)),
+            Content::Dropped(reason) => return (batch.len_bytes(), self.dropped(*reason)),
+            Content::Nothing => return (batch.len_bytes(), Route::Unknown),
         };
         let route = match self.by_tuple.get(tuple) {
             Some(key) => Route::Known(*key),
-            None if !self.is_local(tuple.local.ip()) || !self.shard.owns(tuple) => Route::Unknown,
-            None if self.is_forged(tuple) => {
-                self.counters.add(Count::InvalidSources);
-                Route::Unknown
-            }
+            None if !self.is_local(tuple.local.ip()) => self.dropped(Count::NotOurs),
+            // The driver passes it on to the one that has it.
+            None if !self.shard.owns(tuple) => Route::Unknown,
+            None if self.is_forged(tuple) => self.dropped(Count::InvalidSources),
             None if begins => Route::Begins,
             None => Route::Reply,
         };
@@ -418,7 +443,7 @@ impl Protocol for Tcp {
         let tuple = match batch.content() {
             Content::Segment(head) => head.tuple,
             Content::Error(error) => error.tuple,
-            Content::Fragment(_) | Content::Other(_) | Content::InvalidSource | Content::Nothing => return None,
+            Content::Fragment(_) | Content::Other(_) | Content::Dropped(_) | Content::Nothing => return None,
         };
         Some((batch.len_bytes(), tuple))
     }
@@ -448,8 +473,9 @@ impl Protocol for Tcp {
         if request.dscp != 0 {
             connection.set_dscp(request.dscp);
         }
-        let signature = request.md5.map(|key| Signature::new(&key, &self.counters));
-        let connection = TcpConnection::new(connection, Arc::clone(cell), socket, false)
+        let signature = request.md5.map(|key| Signature::new(&key));
+        let counters = Arc::clone(&self.counters);
+        let connection = TcpConnection::new(connection, Arc::clone(cell), counters, socket, false)
             .with_signature(signature)
             .with_end_if_unreachable(request.ends_if_unreachable);
         Some(connection.with_layers(self.layers.as_ref(), || self.secret.salt(now, &tuple)))
@@ -474,7 +500,14 @@ impl Protocol for Tcp {
                 let has_answer = self.refuse_unauthentic(now, &batch, &mut out);
                 return if has_answer { Begun::Reply(out) } else { Begun::Nothing };
             }
-            Opened::Error(_) | Opened::Nothing => return Begun::Nothing,
+            Opened::Dropped(reason) => {
+                self.counters.add(reason);
+                return Begun::Nothing;
+            }
+            Opened::Error(_) | Opened::Other => {
+                self.counters.add(Count::Unwanted);
+                return Begun::Nothing;
+            }
         };
         let tuple = arrival.tuple;
         let begins = self.begins(now, &arrival);
@@ -486,7 +519,8 @@ impl Protocol for Tcp {
             Taken::Connection(connection) => {
                 let port = self.listeners.get(tuple.local.port()).map(Arc::clone).expect("the port listens");
                 let cell = TcpCell::accepted(Arc::clone(shared), tuple.remote, port);
-                let connection = TcpConnection::new(connection, Arc::clone(&cell), socket, true)
+                let counters = Arc::clone(&self.counters);
+                let connection = TcpConnection::new(connection, Arc::clone(&cell), counters, socket, true)
                     .with_layers(self.layers.as_ref(), || self.secret.salt(now, &tuple))
                     .with_signature(signature);
                 Begun::Connection(connection, cell)
@@ -523,13 +557,23 @@ impl Protocol for Tcp {
                 }
                 has_answer
             }
-            Opened::Error(_) => false,
+            Opened::Error(_) => self.count_answer(false),
             Opened::Unauthentic => self.refuse_unauthentic(now, batch, out),
-            Opened::Nothing if self.udp.take(batch) => false,
-            Opened::Nothing => {
-                let has_answer = self.may_answer(now) && icmp::answer(batch.packet(), out);
-                has_answer && self.fragments.divide(self.config.mtu, out)
+            Opened::Dropped(reason) => {
+                self.counters.add(reason);
+                false
             }
+            Opened::Other => match self.udp.take(batch) {
+                Some(fate) => {
+                    self.counters.add(fate);
+                    false
+                }
+                None => {
+                    let has_answer = self.may_answer(now) && icmp::answer(batch.packet(), out);
+                    let has_answer = has_answer && self.fragments.divide(self.config.mtu, out);
+                    self.count_answer(has_answer)
+                }
+            },
         }
     }
 
@@ -569,7 +613,19 @@ impl Protocol for Tcp {
     }
 
     fn reassemble(&mut self, now: Instant, _socket: usize, batch: Received) -> Option<Received> {
-        self.fragments.take(now, &batch).inspect(|_| self.counters.add(Count::Reassembled))
+        let whole = self.fragments.take(now, &batch).inspect(|_| self.counters.add(Count::Reassembled));
+        // After the packet that it completes: what is counted as read is never less than the fates.
+        self.counters.add(Count::Fragments);
+        self.note_failures();
+        whole
+    }
+
+    fn note_dropped(&self, reason: BatchDrop) {
+        self.counters.add(match reason {
+            BatchDrop::Limit => Count::LimitDrops,
+            BatchDrop::QueueFull => Count::QueueDrops,
+            BatchDrop::Ended => Count::LateDrops,
+        });
     }
 
     fn poll_reply(&mut self, _now: Instant, out: &mut SuperPacket) -> Option<usize> {
@@ -583,7 +639,9 @@ impl Protocol for Tcp {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        for first in self.fragments.take_expired(now) {
+        let expired = self.fragments.take_expired(now);
+        self.note_failures();
+        for first in expired {
             let mut out = SuperPacket::default();
             if self.may_answer(now) && icmp::reassembly_timed_out(&first, &mut out) {
                 let destination = wire::ip::Packet::parse(&first).ok().map(|packet| packet.destination);

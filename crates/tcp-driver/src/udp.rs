@@ -16,6 +16,7 @@ use wire::checksum;
 use wire::ip::{self, Protocol};
 use wire::udp::{self, HEADER_LEN, Header};
 
+use crate::counters::Count;
 use crate::packets::Received;
 
 /// Datagrams that wait for the application of a port, at most.
@@ -115,36 +116,37 @@ impl UdpHost {
         Ok(UdpPort { host: Arc::clone(self), port, state })
     }
 
-    /// Takes a packet if it is a datagram for a bound port, or no valid one. Others are answered with a
-    /// report.
-    pub(crate) fn take(&self, batch: &Received) -> bool {
-        let Ok(packet) = ip::Packet::parse(batch.packet()) else { return false };
+    /// Takes a packet if it is a datagram for a bound port, or no valid one. Returns what became of it;
+    /// `None` for others, which are answered with a report.
+    pub(crate) fn take(&self, batch: &Received) -> Option<Count> {
+        let Ok(packet) = ip::Packet::parse(batch.packet()) else { return Some(Count::Malformed) };
         if packet.protocol != Protocol::UDP || packet.fragment.is_some() {
-            return false;
+            return None;
         }
-        let Ok((header, data)) = Header::parse(packet.payload) else { return true };
+        let Ok((header, data)) = Header::parse(packet.payload) else { return Some(Count::Malformed) };
         if !batch.is_verified() {
             let len = usize::from(header.len);
             let pseudo = checksum::pseudo_header(packet.source, packet.destination, packet.protocol, len as u32);
             if !udp::is_checksum_valid(&packet.payload[..len], pseudo, packet.is_ipv6()) {
-                return true;
+                return Some(Count::WrongChecksums);
             }
         }
-        let Some(port) = lock(&self.ports).get(&header.destination_port).cloned() else { return false };
+        let port = lock(&self.ports).get(&header.destination_port).cloned()?;
         let remote = SocketAddr::new(packet.source, header.source_port);
         let data = batch.packet().slice_ref(data);
         // A super-packet stands for several datagrams.
         let segment = batch.segment().unwrap_or(data.len()).max(1);
+        let mut is_taken = false;
         if data.is_empty() {
-            port.deliver(Datagram { local: packet.destination, remote, data: Bytes::new() });
+            is_taken |= port.deliver(Datagram { local: packet.destination, remote, data: Bytes::new() });
         }
         for start in (0..data.len()).step_by(segment) {
             // Copied, so that a small one does not keep a large buffer.
             let part = Bytes::copy_from_slice(&data[start..data.len().min(start + segment)]);
-            port.deliver(Datagram { local: packet.destination, remote, data: part });
+            is_taken |= port.deliver(Datagram { local: packet.destination, remote, data: part });
         }
         port.wake();
-        true
+        Some(if is_taken { Count::Datagrams } else { Count::QueueDrops })
     }
 
     /// Whether a datagram waits to be sent.
@@ -162,14 +164,16 @@ impl UdpHost {
 }
 
 impl Port {
-    fn deliver(&self, datagram: Datagram) {
+    /// False if too many wait, and it is dropped.
+    fn deliver(&self, datagram: Datagram) -> bool {
         let mut state = lock(&self.state);
         if state.received.len() >= RECEIVED_MAX || state.bytes + datagram.data.len() > RECEIVED_BYTES_MAX {
             state.dropped += 1;
-            return;
+            return false;
         }
         state.bytes += datagram.data.len();
         state.received.push_back(datagram);
+        true
     }
 
     fn wake(&self) {
@@ -291,7 +295,7 @@ mod tests {
                 client.send(ips[0], (ips[1], 54).into(), data).unwrap();
                 let arriving = carried(&one);
                 assert!(arriving.len() == 2 && !one.has_outgoing());
-                assert_eq!([0, 1].map(|index| other.take(&arriving[index])), [true, false]);
+                assert_eq!([0, 1].map(|index| other.take(&arriving[index])), [Some(Count::Datagrams), None]);
                 let datagram = receive(&server).expect("it was delivered");
                 assert_eq!((datagram.local, datagram.remote), (ips[1], (ips[0], EPHEMERAL_MIN).into()));
                 assert_eq!(datagram.data, data);
@@ -299,7 +303,7 @@ mod tests {
             }
             drop(server);
             client.send(ips[0], (ips[1], 53).into(), b"late").unwrap();
-            assert!(!other.take(&carried(&one)[0]), "the port is free again");
+            assert!(other.take(&carried(&one)[0]).is_none(), "the port is free again");
             assert!(other.bind(53).is_ok());
         }
     }
@@ -313,8 +317,9 @@ mod tests {
         for bit in 8 * 20..8 * packet.len() {
             let mut damaged = packet.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            let is_taken = other.take(&Received::new(damaged.into(), None, false));
-            assert!(is_taken && receive(&server).is_none(), "bit {bit}");
+            let fate = other.take(&Received::new(damaged.into(), None, false));
+            assert!(matches!(fate, Some(Count::WrongChecksums | Count::Malformed)), "bit {bit}: {fate:?}");
+            assert!(receive(&server).is_none(), "bit {bit}");
         }
     }
 
@@ -326,7 +331,9 @@ mod tests {
             let before = server.dropped();
             client.send(LOCAL.parse().unwrap(), "10.0.0.2:53".parse().unwrap(), &vec![7; len]).unwrap();
             let datagram = carried(&one).remove(0);
-            (0..5000).for_each(|_| assert!(other.take(&datagram)));
+            let fates: Vec<_> = (0..5000).filter_map(|_| other.take(&datagram)).collect();
+            let full = fates.iter().filter(|fate| **fate == Count::QueueDrops).count();
+            assert_eq!((fates.len(), full), (5000, 5000 - max));
             assert_eq!(std::iter::from_fn(|| receive(&server)).count(), max);
             assert_eq!(server.dropped() - before, 5000 - max as u64);
         }
@@ -346,7 +353,7 @@ mod tests {
         let (client, server) = (one.bind(0).unwrap(), other.bind(53).unwrap());
         client.send(LOCAL.parse().unwrap(), "10.0.0.2:53".parse().unwrap(), b"abcabcab").unwrap();
         let packet = carried(&one).remove(0).packet().clone();
-        assert!(other.take(&Received::new(packet, Some(3), true)));
+        assert_eq!(other.take(&Received::new(packet, Some(3), true)), Some(Count::Datagrams));
         let all: Vec<Bytes> = std::iter::from_fn(|| receive(&server)).map(|datagram| datagram.data).collect();
         assert_eq!(all, ["abc", "abc", "ab"]);
     }

@@ -8,7 +8,7 @@ use super::Driver;
 use crate::entry::ConnectionEntry;
 use crate::env::Env;
 use crate::offload::Offload;
-use crate::protocol::{Batch, Begun, Cell, CellOf, Connection, ConnectionKey, EndReason, Place, Protocol};
+use crate::protocol::{Batch, BatchDrop, Begun, Cell, CellOf, Connection, ConnectionKey, EndReason, Place, Protocol};
 use crate::shared::{ConnectRequest, Entered};
 use crate::socket::{Sent, SocketPlace};
 
@@ -63,6 +63,7 @@ impl<E: Env> Driver<E> {
         if waiting >= self.limits.half_open_max {
             // This passes soon, so the peer gets no answer and retries.
             tracing::debug!(socket, "a connection must wait: too many peers are in the handshake");
+            self.protocol.note_dropped(BatchDrop::Limit);
             return self.note_unrouted(batch.packet_count());
         }
         let now = self.env.now();
@@ -105,6 +106,7 @@ impl<E: Env> Driver<E> {
     /// Refuses a batch that may begin a connection of a peer.
     fn refuse(&mut self, socket: usize, batch: &BatchOf<E>) {
         tracing::debug!(socket, "connection refused: a limit is reached, or the endpoint is closing");
+        self.protocol.note_dropped(BatchDrop::Limit);
         self.note_unrouted(batch.packet_count());
         let mut packets = std::mem::take(&mut self.packets);
         if self.protocol.refuse(batch, &mut packets) && self.socket_has_space(socket) {

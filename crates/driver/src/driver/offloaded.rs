@@ -100,7 +100,7 @@ impl<E: Env> Driver<E> {
             self.schedule(key);
             self.end_arrival(key, len_bytes);
         } else {
-            self.note_unrouted(batch.packet_count());
+            self.drop_late(batch.packet_count());
         }
         self.offload.return_job(worker, job);
         self.env.lap(Activity::OpenAbsorb);

@@ -9,7 +9,7 @@ use crate::env::Env;
 use crate::in_flight::ConnectionRef;
 use crate::inlet::MisroutedBatch;
 use crate::offload::{Direction, Offload, PathFlow};
-use crate::protocol::{Batch, Connection, ConnectionKey, OpenJob, Protocol, Route};
+use crate::protocol::{Batch, BatchDrop, Connection, ConnectionKey, OpenJob, Protocol, Route};
 
 /// Limit of batches taken from other drivers in one turn.
 const MISROUTED_PER_TURN: usize = 32;
@@ -109,6 +109,7 @@ impl<E: Env> Driver<E> {
             Some(index) => {
                 let packets = batch.packet_count();
                 if !self.inlets[index].push(MisroutedBatch { socket, batch }) {
+                    self.protocol.note_dropped(BatchDrop::QueueFull);
                     self.note_unrouted(packets);
                 }
             }
@@ -119,6 +120,12 @@ impl<E: Env> Driver<E> {
     /// Counts packets that are passed to no connection.
     pub(super) fn note_unrouted(&mut self, packets: usize) {
         self.unrouted_packets += packets as u64;
+    }
+
+    /// Drops a batch whose connection has ended.
+    pub(super) fn drop_late(&mut self, packets: usize) {
+        self.protocol.note_dropped(BatchDrop::Ended);
+        self.note_unrouted(packets);
     }
 
     /// Opens and absorbs a batch of one connection, or lets the crypto pool open it.
@@ -137,7 +144,7 @@ impl<E: Env> Driver<E> {
         let len_bytes = batch.len_bytes();
         self.begin_arrival(key, len_bytes);
         let now = self.env.now();
-        let Some(entry) = self.entries.get_mut(key.0) else { return self.note_unrouted(batch.packet_count()) };
+        let Some(entry) = self.entries.get_mut(key.0) else { return self.drop_late(batch.packet_count()) };
         entry.connection.note_arrived(len_bytes);
         if entry.connection.is_detached() {
             let packets = batch.packet_count();
@@ -163,7 +170,7 @@ impl<E: Env> Driver<E> {
         self.take_finished(None);
         let len_bytes = batch.len_bytes();
         self.begin_arrival(key, len_bytes);
-        let Some(entry) = self.entries.get_mut(key.0) else { return };
+        let Some(entry) = self.entries.get_mut(key.0) else { return self.drop_late(batch.packet_count()) };
         let now = self.env.now();
         self.env.lap(Activity::Route);
         let mut job = self.offload.spare_job();

@@ -267,7 +267,7 @@ impl<E: Env> Driver<E> {
                     if let Some(entry) = self.entry_of(&connection) {
                         entry.connection.absorb_opened(now, &mut job, batch);
                     } else {
-                        self.note_unrouted(batch.packet_count());
+                        self.drop_late(batch.packet_count());
                     }
                     self.visited = visited;
                     self.offload.keep_job(job);

@@ -32,6 +32,17 @@ pub use self::offloaded::{
 pub use self::packets::{Batch, OpenJob, Plan};
 use crate::shared::{Application, Shared};
 
+/// Why the driver drops a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BatchDrop {
+    /// There are as many connections, or handshakes, as are allowed, or the driver ends.
+    Limit,
+    /// Too many batches wait for the driver that has its connection.
+    QueueFull,
+    /// Its connection has ended.
+    Ended,
+}
+
 /// A transport protocol: its state for one driver that belongs to no connection, such as the table
 /// of routes.
 pub trait Protocol: Sized {
@@ -84,6 +95,12 @@ pub trait Protocol: Sized {
     /// The driver, of `count` drivers of one endpoint, for a batch that is
     /// [unknown](Route::Unknown) to this one.
     fn shard_of(&self, batch: &Self::Batch, count: usize) -> Option<usize>;
+
+    /// The driver has dropped a batch that the protocol has routed, and which no connection has taken.
+    /// The protocol may count it.
+    fn note_dropped(&self, reason: BatchDrop) {
+        let _ = reason;
+    }
 
     /// Takes a batch routed as [`Route::Fragment`] that was received from socket `socket`. Returns the
     /// whole batch if it was the last part that was missing; its route is no fragment.

@@ -4,14 +4,16 @@ use std::io::{self, IoSlice};
 use std::iter;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::task::Waker;
 
+use bytes::Bytes;
 use driver::SendError;
 use driver::socket::Received as ReceiveOutcome;
 use engine::{Device, Readiness};
 use net::tun::{MemoryTun, OFFLOAD_HEADER_BYTES, PacketSocket, ReadOffload, Tap, Tun, TunDevice, tcp_offload};
 use tcp_driver::link::Prefix;
-use tcp_driver::{Received, Tcp};
+use tcp_driver::{Count, HostCounters, Received, Tcp};
 
 use super::ethernet::{Ethernet, EthernetConfig, EthernetError};
 use super::memory::ReceiveMemory;
@@ -35,6 +37,8 @@ pub struct IpDevice {
     ethernet: Option<Ethernet>,
     /// The networks on it, as far as they are known.
     networks: Vec<Prefix>,
+    /// Those of the stack that it belongs to.
+    counters: Arc<HostCounters>,
 }
 
 #[derive(Debug, Clone)]
@@ -53,7 +57,7 @@ impl IpDevice {
     }
 
     fn new(kind: Kind, address: IpAddr, ethernet: Option<Ethernet>) -> Self {
-        Self { kind, address, queues: Vec::new(), ethernet, networks: Vec::new() }
+        Self { kind, address, queues: Vec::new(), ethernet, networks: Vec::new(), counters: Arc::default() }
     }
 
     /// A device in memory, on which the stack has `address`.
@@ -93,10 +97,14 @@ impl IpDevice {
         1 + self.queues.len()
     }
 
-    /// One of its queues, as a device.
-    pub(super) fn queue(&self, index: usize) -> Self {
+    /// One of its queues, as a device that counts in `counters`.
+    pub(super) fn queue(&self, index: usize, counters: &Arc<HostCounters>) -> Self {
         let queue = if index == 0 { self } else { &self.queues[index - 1] };
-        Self::new(queue.kind.clone(), self.address, queue.ethernet.clone())
+        if let Kind::Port(port) = &queue.kind {
+            port.count_in(counters);
+        }
+        let device = Self::new(queue.kind.clone(), self.address, queue.ethernet.clone());
+        Self { counters: Arc::clone(counters), ..device }
     }
 
     /// A TAP device of the kernel, on whose link the stack is a host.
@@ -132,22 +140,28 @@ impl IpDevice {
     /// Reads packets, at most [`READS_MAX`].
     fn read(&mut self, memory: &mut ReceiveMemory, batches: &mut Vec<Received>) -> ReceiveOutcome {
         if let Kind::Port(port) = &self.kind {
-            return port.receive(batches);
+            return port.receive(batches, &self.counters);
         }
+        // Counted once for all packets that are passed on, before these are counted again.
+        let before = batches.len();
+        let outcome = self.read_into(memory, batches);
+        self.counters.add_many(Count::Read, (batches.len() - before) as u64);
+        outcome
+    }
+
+    fn read_into(&mut self, memory: &mut ReceiveMemory, batches: &mut Vec<Received>) -> ReceiveOutcome {
         for _ in 0..READS_MAX {
-            let mut packet = match memory.fill(|buffer| self.tun().read(buffer)) {
+            let packet = match memory.fill(|buffer| self.tun().read(buffer)) {
                 Ok(packet) => packet,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return ReceiveOutcome::NoMore,
                 Err(error) => return ReceiveOutcome::Failed(error.to_string()),
             };
-            let Ok(offload) = ReadOffload::parse(&packet) else { continue };
-            let mut packet = packet.split_off(OFFLOAD_HEADER_BYTES);
-            if let Some(ethernet) = &self.ethernet {
-                let Some(start) = ethernet.receive(&packet) else { continue };
-                packet = packet.split_off(start);
-            }
-            if !packet.is_empty() {
-                batches.push(Received::new(packet, offload.segment, offload.is_verified));
+            match received(packet, self.ethernet.as_ref()) {
+                Ok(batch) => batches.push(batch),
+                Err(reason) => {
+                    self.counters.add(Count::Read);
+                    self.counters.add(reason);
+                }
             }
         }
         ReceiveOutcome::MayHaveMore
@@ -164,7 +178,8 @@ impl IpDevice {
             Some(header) => write_pieces(self.tun(), &[offload, &header], pieces),
             None => Ok(()),
         };
-        ethernet.send_frames(self.tun());
+        let counters = Arc::clone(&self.counters);
+        ethernet.send_frames(self.tun(), &counters);
         sent
     }
 
@@ -182,6 +197,19 @@ impl IpDevice {
             Kind::Port(port) => &mut port.tun,
         }
     }
+}
+
+/// A packet with its offload header, as it was read; if it is none for the stack, what became of it.
+pub(super) fn received(mut packet: Bytes, ethernet: Option<&Ethernet>) -> Result<Received, Count> {
+    let offload = ReadOffload::parse(&packet).map_err(|_| Count::WrongOffloads)?;
+    let mut packet = packet.split_off(OFFLOAD_HEADER_BYTES);
+    if let Some(ethernet) = ethernet {
+        packet = packet.split_off(ethernet.receive(&packet)?);
+    }
+    if packet.is_empty() {
+        return Err(Count::Malformed);
+    }
+    Ok(Received::new(packet, offload.segment, offload.is_verified))
 }
 
 /// Writes a packet behind headers, at most two: those of offload and Ethernet.
@@ -243,12 +271,31 @@ impl Device for IpDevice {
     fn receive(&mut self, memory: &mut ReceiveMemory, batches: &mut Vec<Received>) -> ReceiveOutcome {
         let outcome = self.read(memory, batches);
         if let Some(ethernet) = self.ethernet.clone() {
-            ethernet.send_frames(self.tun());
+            let counters = Arc::clone(&self.counters);
+            ethernet.send_frames(self.tun(), &counters);
         }
         outcome
     }
 
     fn send(&mut self, packet: &tcp::SuperPacket) -> Result<(), SendError> {
+        let sent = self.send_packet(packet);
+        if sent.as_ref().is_err_and(|error| !error.is_temporary()) {
+            self.counters.add(Count::SendErrors);
+        }
+        sent
+    }
+
+    fn batch_max(&self) -> usize {
+        SEGMENTS_MAX
+    }
+
+    fn size_of(packet: &tcp::SuperPacket) -> (usize, usize) {
+        (packet.packet_count(), packet.len())
+    }
+}
+
+impl IpDevice {
+    fn send_packet(&mut self, packet: &tcp::SuperPacket) -> Result<(), SendError> {
         if !packet.is_checksum_partial {
             let mut sent = Ok(());
             packet.packets(|bytes| {
@@ -263,13 +310,5 @@ impl Device for IpDevice {
         let (ip_len, header_len) = (before + packet.ip_len as u16, before + packet.header_len as u16);
         let header = tcp_offload(packet.is_ipv6(), ip_len, header_len, segment);
         self.write(&header, packet.parts()).map_err(|error| send_error(&error))
-    }
-
-    fn batch_max(&self) -> usize {
-        SEGMENTS_MAX
-    }
-
-    fn size_of(packet: &tcp::SuperPacket) -> (usize, usize) {
-        (packet.packet_count(), packet.len())
     }
 }

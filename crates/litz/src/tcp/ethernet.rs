@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use driver::sync::lock;
 use net::MonotonicClock;
 use net::tun::{OFFLOAD_HEADER_BYTES, TunDevice};
-use tcp_driver::link::{Interface, Prefix, TableFull};
+use tcp_driver::link::{Frame, Interface, Prefix, TableFull};
+use tcp_driver::{Count, HostCounters};
 use wire::ethernet::{HEADER_LEN, MacAddress};
 
 /// The offload header of a packet, which is kept with it while it waits.
@@ -114,9 +115,15 @@ impl Ethernet {
         lock(&self.interface)
     }
 
-    /// Where the IP packet in a frame begins, if there is one for this host.
-    pub(super) fn receive(&self, frame: &[u8]) -> Option<usize> {
-        self.interface().handle_frame(self.clock.now(), frame)
+    /// Where the IP packet in a frame begins, if there is one for this host; otherwise what became of it.
+    pub(super) fn receive(&self, frame: &[u8]) -> Result<usize, Count> {
+        match self.interface().handle_frame(self.clock.now(), frame) {
+            Frame::Packet(start) => Ok(start),
+            Frame::Link => Err(Count::LinkFrames),
+            Frame::NotOurs => Err(Count::NotOurs),
+            Frame::InvalidSource => Err(Count::InvalidSources),
+            Frame::Malformed => Err(Count::Malformed),
+        }
     }
 
     /// The Ethernet header of a packet that is sent now. `None` if it waits for its neighbour. The first
@@ -132,14 +139,19 @@ impl Ethernet {
     }
 
     /// Sends requests, answers and the packets that have waited. One that the system does not take is lost,
-    /// as on any Ethernet.
-    pub(super) fn send_frames(&self, device: &mut dyn TunDevice) {
+    /// as on any Ethernet, and counted.
+    pub(super) fn send_frames(&self, device: &mut dyn TunDevice, counters: &HostCounters) {
         while let Some(frame) = { self.interface().poll_frame() } {
             let offload = frame.note.unwrap_or_default();
             let pieces = [&offload[..], &frame.header, &frame.payload].map(IoSlice::new);
             if let Err(error) = device.write(&pieces) {
                 tracing::debug!(%error, "a frame is lost");
+                counters.add(Count::SendErrors);
             }
+        }
+        match self.interface().take_dropped() {
+            0 => {}
+            dropped => counters.add_many(Count::NoRoute, dropped),
         }
     }
 

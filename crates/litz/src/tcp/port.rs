@@ -9,8 +9,10 @@ use std::task::Waker;
 use bytes::Bytes;
 use driver::socket::Received as ReceiveOutcome;
 use driver::sync::lock;
-use net::tun::{OFFLOAD_HEADER_BYTES, ReadOffload, Tun};
-use tcp_driver::Received;
+use net::tun::Tun;
+use tcp_driver::{Count, HostCounters, Received};
+
+use super::device::received;
 
 /// Packets and super-packets that wait for the stack, at most. Others are dropped, as by a device whose
 /// queue is full. The windows of TCP keep bulk transfers below it.
@@ -31,6 +33,8 @@ pub struct PacketPort {
 struct Waiting {
     packets: VecDeque<Bytes>,
     dropped: u64,
+    /// Those of the stack, once there is one.
+    counters: Option<Arc<HostCounters>>,
     waker: Option<Waker>,
 }
 
@@ -46,6 +50,10 @@ impl PacketPort {
             let mut waiting = lock(&self.waiting);
             if waiting.packets.len() >= WAITING_MAX {
                 waiting.dropped += 1;
+                if let Some(counters) = &waiting.counters {
+                    counters.add(Count::Read);
+                    counters.add(Count::QueueDrops);
+                }
                 return;
             }
             waiting.packets.push_back(packet);
@@ -66,16 +74,23 @@ impl PacketPort {
         lock(&self.waiting).waker = Some(waker);
     }
 
-    pub(super) fn receive(&self, batches: &mut Vec<Received>) -> ReceiveOutcome {
+    /// Counts in `counters` from now on.
+    pub(super) fn count_in(&self, counters: &Arc<HostCounters>) {
+        lock(&self.waiting).counters = Some(Arc::clone(counters));
+    }
+
+    pub(super) fn receive(&self, batches: &mut Vec<Received>, counters: &HostCounters) -> ReceiveOutcome {
         let mut waiting = lock(&self.waiting);
         let count = waiting.packets.len().min(TAKEN_MAX);
         let taken: Vec<Bytes> = waiting.packets.drain(..count).collect();
         let has_more = !waiting.packets.is_empty();
         drop(waiting);
+        counters.add_many(Count::Read, count as u64);
         for packet in taken {
-            // The thread that reads the device has parsed it before.
-            let Ok(offload) = ReadOffload::parse(&packet) else { continue };
-            batches.push(Received::new(packet.slice(OFFLOAD_HEADER_BYTES..), offload.segment, offload.is_verified));
+            match received(packet, None) {
+                Ok(batch) => batches.push(batch),
+                Err(reason) => counters.add(reason),
+            }
         }
         if has_more { ReceiveOutcome::MayHaveMore } else { ReceiveOutcome::NoMore }
     }

@@ -165,13 +165,14 @@ impl TcpStack {
             let reason = format!("{} needs {count} queues of each device, and one has {queues}", settings.placement);
             return Err(StartError::Configuration(reason));
         }
-        let of_driver = |driver| devices.iter().map(move |device| device.queue(driver));
+        let (counters, udp) = (Arc::<HostCounters>::default(), Arc::<UdpHost>::default());
+        let shared = &counters;
+        let of_driver = |driver| devices.iter().map(move |device| device.queue(driver, shared));
         let queues = (0..count).flat_map(of_driver).collect();
         let mut key = [0; 32];
         net::os_random(&mut key).map_err(|error| StartError::System("get random bytes", error))?;
         let secret = HostSecret::new(key);
         let listening = Arc::<ListeningPorts>::default();
-        let (counters, udp) = (Arc::<HostCounters>::default(), Arc::<UdpHost>::default());
         let transparent = transparent.map(|bounds| Arc::new(Transparent::new(bounds, secret.table_key())));
         let protocol = || {
             let stack = Tcp::new(tcp.clone(), secret.clone(), addresses.clone())
@@ -305,7 +306,8 @@ impl TcpStack {
         })
     }
 
-    /// How often something has happened beside the connections.
+    /// How often something has happened beside the connections, or to a packet that was read: each packet
+    /// counts as [`Count::Read`] and, once it is processed, as one of [`Count::FATES`].
     pub fn count_of(&self, count: Count) -> u64 {
         self.counters.of(count)
     }

@@ -6,7 +6,7 @@ use tcp::SuperPacket;
 use units::Instant;
 use wire::ip;
 
-use super::{Reassembler, split};
+use super::{Reassembler, Stats, split};
 use crate::packets::{Content, Received};
 
 /// Reports that wait to be sent, at most: one for each incomplete packet.
@@ -20,12 +20,14 @@ pub(crate) struct Fragments {
     next_id: u32,
     /// Reports that leave next, each with its device.
     waiting: VecDeque<(usize, Vec<u8>)>,
+    /// Packets that were given up, as far as they were counted.
+    failures: u64,
 }
 
 impl Fragments {
     /// `first_id` should not be known to others.
     pub(crate) fn new(first_id: u32) -> Self {
-        Self { reassembler: Reassembler::default(), next_id: first_id, waiting: VecDeque::new() }
+        Self { reassembler: Reassembler::default(), next_id: first_id, waiting: VecDeque::new(), failures: 0 }
     }
 
     /// Takes a fragment. Returns the whole packet if it was the last that was missing.
@@ -34,6 +36,13 @@ impl Fragments {
         let whole = Received::new(self.reassembler.take(now, &packet, batch.packet())?, None, false);
         // A fragment in fragments is no fragment of a host that follows the rules.
         (!matches!(whole.content(), Content::Fragment(_))).then_some(whole)
+    }
+
+    /// Packets that were given up since the last call.
+    pub(crate) fn take_failures(&mut self) -> u64 {
+        let Stats { refused, evicted, expired, .. } = self.reassembler.stats();
+        let failures = refused + evicted + expired;
+        failures - std::mem::replace(&mut self.failures, failures)
     }
 
     /// The first fragments of packets that did not arrive in time.

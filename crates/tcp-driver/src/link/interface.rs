@@ -50,6 +50,23 @@ pub struct Interface<T> {
     routes: RoutingTable,
     neighbors: NeighborCache<Packet<T>>,
     outgoing: VecDeque<Outgoing<T>>,
+    /// Packets of this host without a route, or that found too many frames waiting.
+    unroutable: u64,
+}
+
+/// What a frame holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Frame {
+    /// An IP packet for this host, which begins here.
+    Packet(usize),
+    /// A message of ARP or neighbour discovery, which was handled.
+    Link,
+    /// Something for others, or of another protocol.
+    NotOurs,
+    /// Its sender is a group.
+    InvalidSource,
+    /// It is shorter than its header.
+    Malformed,
 }
 
 impl<T> Interface<T> {
@@ -61,6 +78,7 @@ impl<T> Interface<T> {
             routes: RoutingTable::default(),
             neighbors: NeighborCache::default(),
             outgoing: VecDeque::new(),
+            unroutable: 0,
         }
     }
 
@@ -87,32 +105,34 @@ impl<T> Interface<T> {
         self.routes.insert(prefix, Route { device: 0, next_hop: Some(next_hop) })
     }
 
-    /// Takes a frame. Returns where the IP packet in it begins, if there is one for this host. Requests and
-    /// answers of ARP and neighbour discovery are handled here.
-    pub fn handle_frame(&mut self, now: Instant, frame: &[u8]) -> Option<usize> {
-        let (header, payload) = Header::parse(frame).ok()?;
+    /// Takes a frame. Requests and answers of ARP and neighbour discovery are handled here.
+    pub fn handle_frame(&mut self, now: Instant, frame: &[u8]) -> Frame {
+        let Ok((header, payload)) = Header::parse(frame) else { return Frame::Malformed };
         let is_ours = header.destination == self.mac;
-        if !is_ours && !header.destination.is_multicast() || header.source.is_multicast() {
-            return None;
+        if !is_ours && !header.destination.is_multicast() {
+            return Frame::NotOurs;
+        }
+        if header.source.is_multicast() {
+            return Frame::InvalidSource;
         }
         match header.ether_type {
             EtherType::ARP => {
                 self.handle_arp(now, payload);
-                None
+                Frame::Link
+            }
+            EtherType::IPV6
+                if payload.get(6) == Some(&Protocol::ICMPV6.0) && self.handle_ndp(now, header.source, payload) =>
+            {
+                Frame::Link
             }
             // A packet to one host in a frame to many is no good one (RFC 1122, section 3.3.6).
-            EtherType::IPV4 => is_ours.then_some(HEADER_LEN),
-            EtherType::IPV6 => {
-                let is_discovery =
-                    payload.get(6) == Some(&Protocol::ICMPV6.0) && self.handle_ndp(now, header.source, payload);
-                (is_ours && !is_discovery).then_some(HEADER_LEN)
-            }
-            _ => None,
+            EtherType::IPV4 | EtherType::IPV6 if is_ours => Frame::Packet(HEADER_LEN),
+            _ => Frame::NotOurs,
         }
     }
 
     /// The Ethernet header of an IP packet that is sent now. `None` if it waits for its neighbour, or has no
-    /// route, and is dropped: `keep` makes the copy that waits.
+    /// route, and is dropped: `keep` makes the copy that waits. See [`take_dropped`](Self::take_dropped).
     pub fn header_for(
         &mut self,
         now: Instant,
@@ -120,7 +140,10 @@ impl<T> Interface<T> {
         keep: impl FnOnce() -> (Vec<u8>, T),
     ) -> Option<[u8; HEADER_LEN]> {
         let destination = destination(packet)?;
-        let route = self.routes.route_to(destination)?;
+        let Some(route) = self.routes.route_to(destination) else {
+            self.unroutable += 1;
+            return None;
+        };
         let next_hop = route.next_hop.unwrap_or(destination);
         let (mac, request) = self.neighbors.resolve(now, next_hop);
         if let Some(request) = request {
@@ -136,6 +159,12 @@ impl<T> Interface<T> {
     /// The next frame to send.
     pub fn poll_frame(&mut self) -> Option<Outgoing<T>> {
         self.outgoing.pop_front()
+    }
+
+    /// Packets of this host that were dropped since the last call: without a route, because their
+    /// neighbour did not answer in time, or because too many frames waited to be sent.
+    pub const fn take_dropped(&mut self) -> u64 {
+        std::mem::replace(&mut self.unroutable, 0) + self.neighbors.take_dropped()
     }
 
     /// Neighbours that are known or asked for, and the bytes that wait for them.
@@ -306,6 +335,8 @@ impl<T> Interface<T> {
     fn push(&mut self, frame: Outgoing<T>) {
         if self.outgoing.len() < OUTGOING_MAX {
             self.outgoing.push_back(frame);
+        } else if frame.note.is_some() {
+            self.unroutable += 1;
         }
     }
 
@@ -386,7 +417,7 @@ mod tests {
         }
 
         fn arrive(&mut self, at: usize, frame: &[u8]) {
-            if let Some(start) = self.hosts[at].handle_frame(Instant::ZERO, frame) {
+            if let Frame::Packet(start) = self.hosts[at].handle_frame(Instant::ZERO, frame) {
                 self.received[at].push(frame[start..].to_vec());
             }
         }

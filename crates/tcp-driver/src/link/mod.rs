@@ -10,6 +10,6 @@ pub mod interface;
 pub mod neighbors;
 pub mod routing;
 
-pub use interface::{Interface, Outgoing};
+pub use interface::{Frame, Interface, Outgoing};
 pub use neighbors::NeighborCache;
 pub use routing::{Prefix, Route, RoutingTable, TableFull};

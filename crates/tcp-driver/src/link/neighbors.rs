@@ -108,11 +108,13 @@ pub struct NeighborCache<P> {
     neighbors: BTreeMap<IpAddr, Neighbor<P>>,
     uses: u64,
     waiting_bytes: usize,
+    /// Packets that have waited in vain.
+    dropped: u64,
 }
 
 impl<P> Default for NeighborCache<P> {
     fn default() -> Self {
-        Self { neighbors: BTreeMap::new(), uses: 0, waiting_bytes: 0 }
+        Self { neighbors: BTreeMap::new(), uses: 0, waiting_bytes: 0, dropped: 0 }
     }
 }
 
@@ -163,10 +165,13 @@ impl<P: Waiting> NeighborCache<P> {
             && let Some(oldest) = neighbor.waiting.pop_front()
         {
             self.waiting_bytes -= oldest.len_bytes();
+            self.dropped += 1;
         }
         if self.waiting_bytes + packet.len_bytes() <= WAITING_BYTES_MAX {
             self.waiting_bytes += packet.len_bytes();
             neighbor.waiting.push_back(packet);
+        } else {
+            self.dropped += 1;
         }
     }
 
@@ -209,6 +214,12 @@ impl<P: Waiting> NeighborCache<P> {
         (self.neighbors.len(), self.waiting_bytes)
     }
 
+    /// Packets that were dropped since the last call, because too many waited or their neighbour was
+    /// forgotten.
+    pub const fn take_dropped(&mut self) -> u64 {
+        std::mem::replace(&mut self.dropped, 0)
+    }
+
     fn take_waiting(&mut self, ip: IpAddr) -> VecDeque<P> {
         let waiting = self.neighbors.get_mut(&ip).map(|neighbor| std::mem::take(&mut neighbor.waiting));
         let waiting = waiting.unwrap_or_default();
@@ -222,7 +233,7 @@ impl<P: Waiting> NeighborCache<P> {
             let age = |neighbor: &Neighbor<P>| (neighbor.state.mac().is_some(), neighbor.used);
             let oldest = self.neighbors.iter().min_by_key(|(_, neighbor)| age(neighbor)).map(|(ip, _)| *ip);
             if let Some(oldest) = oldest {
-                self.take_waiting(oldest);
+                self.dropped += self.take_waiting(oldest).len() as u64;
                 self.neighbors.remove(&oldest);
             }
         }

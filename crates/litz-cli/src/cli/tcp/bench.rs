@@ -1,5 +1,6 @@
 //! `litz tcp bench`: one connection between the stack and the kernel, each way.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::process::ExitCode;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use clap::Args;
-use litz::tcp::{TcpStack, TcpStream};
+use litz::tcp::{Count, TcpStack, TcpStream};
 use net::MonotonicClock;
 use serde_json::json;
 use units::Rate;
@@ -37,17 +38,23 @@ pub(super) struct BenchOptions {
 
 pub(super) fn run(options: &BenchOptions) -> ExitCode {
     match measure(options) {
-        Ok([to_kernel, from_kernel]) => {
+        Ok(([to_kernel, from_kernel], packets)) => {
             if options.json {
                 out::json(&json!({
                     "event": "tcp_bench",
                     "seconds": options.time,
                     "to_kernel_bps": to_kernel.as_bps(),
                     "from_kernel_bps": from_kernel.as_bps(),
+                    "packets": packets,
                 }));
             } else {
                 out::line(&format!("to the kernel:    {to_kernel}"));
                 out::line(&format!("from the kernel:  {from_kernel}"));
+                let dropped = Count::ALL.iter().filter(|count| count.is_drop());
+                let dropped = dropped.filter_map(|count| Some((count.name(), packets.get(count.name())?)));
+                for (reason, packets) in dropped {
+                    out::line(&format!("dropped packets:  {packets} ({})", reason.replace('_', " ")));
+                }
             }
             ExitCode::from(exit::DONE)
         }
@@ -55,14 +62,23 @@ pub(super) fn run(options: &BenchOptions) -> ExitCode {
     }
 }
 
-fn measure(options: &BenchOptions) -> Result<[Rate; 2], String> {
+fn measure(options: &BenchOptions) -> Result<([Rate; 2], Packets), String> {
     if options.stack.layers.has_any() {
         return Err("the peer is the kernel, which does not know the layers: leave out --stack".to_owned());
     }
     let stack = device::start(&options.stack)?;
     let kernel = options.stack.kernel.first().ok_or("the device needs an address (--kernel)")?.address;
     let time = Duration::from_secs(options.time);
-    Ok([to_kernel(&stack, kernel, time)?, from_kernel(&stack, kernel, time)?])
+    let rates = [to_kernel(&stack, kernel, time)?, from_kernel(&stack, kernel, time)?];
+    Ok((rates, packets(&stack)))
+}
+
+/// Packets by their [names](Count::name): those that were read, what became of them, and those that were
+/// not sent.
+type Packets = BTreeMap<&'static str, u64>;
+
+fn packets(stack: &TcpStack) -> Packets {
+    Count::ALL.iter().map(|count| (count.name(), stack.count_of(*count))).filter(|(_, packets)| *packets > 0).collect()
 }
 
 /// A program of the kernel's stack that serves one connection.
