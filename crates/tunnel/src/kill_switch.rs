@@ -78,34 +78,49 @@ impl KillSwitch {
                 }
             }
         }
-        // Refused and not only dropped, so that programs fail at once. The last priority of a hook: no other table
-        // changes the way of a packet after this one has looked.
+        // Refused and not only dropped, so that programs fail at once. A chain of the hook `output`
+        // sees the device of the first lookup: one that marks packets has the kernel look again
+        // without a word to the others. So `postrouting`, where the device is the last one, holds
+        // the same rules; the kernel refuses nothing there, it only drops. Its priority is the last
+        // one, so that no change of a packet comes after the look.
         let refuse = "reject with icmpx type admin-prohibited";
-        // Lines of `outside`: packets with options or a routing header may name a router, not their end. Lines of
-        // `output`: neighbours and their groups (RFC 4861, RFC 3810) and DHCP (RFC 2131, RFC 8415), without
-        // which the links fail; their types and ports are refused to programs without privileges.
+        // Lines of `networks`: packets with options or a routing header may name a router, not
+        // their end. Lines of `own`: neighbours and their groups (RFC 4861, RFC 3810) and DHCP (RFC
+        // 2131, RFC 8415), without which the links fail; their types and ports are refused to
+        // programs without privileges. Packets that are forwarded have passed `forward` when they
+        // come to `postrouting`.
         format!(
             "table inet {TABLE}
 delete table inet {TABLE}
 table inet {TABLE} {{
-  chain outside {{
-    ip hdrlength > 5 {refuse}
-    exthdr rt exists {refuse}
-{networks}    {refuse}
-  }}
-  chain output {{
-    type filter hook output priority 2147483647; policy accept;
+  chain networks {{
+    ip hdrlength > 5 return
+    exthdr rt exists return
+{networks}  }}
+  chain own {{
     oifname {{ \"lo\", \"{device}\" }} accept
     meta mark {mark:#x} meta l4proto udp accept
     icmpv6 type {{ 130, 131, 132, 133, 135, 136, 143 }} accept
     ip daddr 255.255.255.255 udp sport 68 udp dport 67 accept
     ip6 daddr ff02::1:2 udp sport 546 udp dport 547 accept
-    goto outside
+  }}
+  chain output {{
+    type filter hook output priority 2147483647; policy accept;
+    jump own
+    jump networks
+    {refuse}
   }}
   chain forward {{
     type filter hook forward priority 2147483647; policy accept;
     oifname \"{device}\" accept
-    goto outside
+    jump networks
+    {refuse}
+  }}
+  chain postrouting {{
+    type filter hook postrouting priority 2147483647; policy accept;
+    jump own
+    jump networks
+    drop
   }}
 }}
 "

@@ -78,7 +78,11 @@ PROBES = [
     lambda: udp(FOUR, port=5118, own='10.9.0.50'),
     lambda: tcp(FOUR, port=5119, own='10.9.0.50'),
     lambda: udp(SIX, port=5120, own='fd09::50'),
-    lambda: udp(FOUR, [bound], port=5121, protocol=136),
+    lambda: udp(FOUR, port=5121),
+    lambda: udp(SIX, port=5122),
+    lambda: tcp(FOUR, port=5123),
+    lambda: tcp(SIX, port=5124),
+    lambda: udp(FOUR, [bound], port=5140, protocol=136),
     lambda: ping(FOUR),
     lambda: ping(SIX),
     lambda: join('239.7.7.7'),
@@ -99,7 +103,13 @@ while not os.path.exists(file + '.stop'):
 
 /// The marks of the probes that leave where nothing holds them back: the last port of each, and `ping4`, `ping6` and
 /// `igmp`. UDP-Lite is not in every kernel.
-const PROBE_PORTS: std::ops::RangeInclusive<u16> = 5100..=5120;
+const PROBE_PORTS: std::ops::RangeInclusive<u16> = 5100..=5124;
+
+/// Marks packets on their way out, as administrators do who choose a link by program: the kernel
+/// looks again for the route of each, by the mark. The ports are the last ones of [`PROBE_PORTS`].
+const MARKING: &str = "add table inet marking; \
+                       add chain inet marking output { type route hook output priority mangle; }; \
+                       add rule inet marking output meta l4proto { tcp, udp } th dport 5121-5124 meta mark set 1";
 
 /// Writes what leaves on a device, other than packets to the port of the server and to the link's neighbours: DEVICE
 /// FILE PORT. Each has a line, once. It ends when FILE.stop is there.
@@ -276,6 +286,9 @@ fn give_policies(world: &mut World) -> String {
     ip(&format!("-n {client} rule add from 10.9.0.50 table 77 pref 1000"));
     ip(&format!("-n {client} -6 rule add from fd09::50 table 77 pref 1000"));
     ip(&format!("-n {client} rule add iif cv0 table 77 pref 1001"));
+    ip(&format!("-n {client} rule add fwmark 1 table 77 pref 1002"));
+    ip(&format!("-n {client} -6 rule add fwmark 1 table 77 pref 1002"));
+    world.succeed("nft", &[MARKING]);
     ip(&format!("-n {} addr add fd09::2/64 dev s0 nodad", world.server));
     ip(&format!("-n {} addr add 10.201.0.2/24 dev s0", world.server));
     inner
@@ -290,6 +303,7 @@ const HABITS: &[&[&str]] = &[
         "ip rule add table main pref 32766",
         "ip rule add from 10.9.0.50 table 77 pref 1000",
         "ip rule add iif cv0 table 77 pref 1001",
+        "ip rule add fwmark 1 table 77 pref 1002",
     ],
     &["ip addr flush dev litz0"],
     &["ip link set litz0 down"],
