@@ -3,7 +3,12 @@
 
 use core::fmt;
 use std::io::{self, Write};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// Folders of the program besides those of PATH, which has none for administrators in shells of
+/// some users and services.
+const MORE_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
 /// The program `nft`, or the kernel, has refused something.
 #[derive(Debug)]
@@ -58,9 +63,7 @@ pub fn remove(table: &str) -> Result<(), NftError> {
 }
 
 fn run(arguments: &[&str], input: &str) -> Result<String, NftError> {
-    let mut command = Command::new("nft");
-    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(NftError::Program)?;
+    let mut child = start("nft", arguments).map_err(NftError::Program)?;
     // It reads all of its input before it writes anything.
     let written = child.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(input.as_bytes()));
     let output = child.wait_with_output().map_err(NftError::Program)?;
@@ -72,6 +75,22 @@ fn run(arguments: &[&str], input: &str) -> Result<String, NftError> {
     }
     written.map_err(NftError::Program)?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Starts a program, of the folders of PATH or of [`MORE_FOLDERS`].
+fn start(program: &str, arguments: &[&str]) -> io::Result<Child> {
+    let start = |program: &Path| {
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn()
+    };
+    let mut outcome = start(Path::new(program));
+    for folder in MORE_FOLDERS {
+        if outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            outcome = start(&Path::new(folder).join(program));
+        }
+    }
+    outcome
 }
 
 impl fmt::Display for NftError {

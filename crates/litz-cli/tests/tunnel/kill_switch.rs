@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::underlay::give_default_routes;
 use super::{Running, World, ip, try_outside};
 use crate::support::Litz;
+use crate::support::needs::path_of;
 
 /// Sends packets by every kind of socket that a user without capabilities can open, and by one that root has given a
 /// source route, each to its own port or with its own text, in rounds, until FILE.stop is there: FILE. FILE.round has the
@@ -476,6 +477,73 @@ fn await_warning(client: &mut Litz) -> String {
 }
 
 #[test]
+fn a_change_that_cannot_be_undone_is_told_and_stays_known_until_it_is_undone() {
+    let Some(world) = World::new("undone", 1, &["nft", "python3"]) else { return };
+    give_default_routes(&world);
+    let (mut server, ticket) = world.serve(&[]);
+    let before = rules(&world);
+    // A program that refuses as soon as a file is there.
+    let (folder, refuses) = (world.path("programs"), world.path("refuses"));
+    std::fs::create_dir(&folder).expect("a folder");
+    let nft = path_of("nft").expect("it is there");
+    write_program(&folder, &format!("[ -e {} ] && exit 1\nexec {} \"$@\"", refuses.display(), nft.display()));
+    let with_path = |path: &str, arguments: &[&str]| {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &world.client, "env", &format!("PATH={path}")]);
+        command.args([env!("CARGO_BIN_EXE_litz"), "tunnel"]).args(arguments);
+        command.env("RUNTIME_DIRECTORY", world.path("run-true"));
+        command
+    };
+    let path = format!("{}:/usr/bin:/bin", folder.display());
+    let state = format!("--state-dir={}", world.path("state-true").display());
+    let up = || Litz::of(&mut with_path(&path, &["up", "--all", "--kill-switch", &state, "--json", &ticket]));
+    let run = |path: &str, arguments: &[&str]| {
+        let output = with_path(path, arguments).output().expect("it starts");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        (output.status.code(), text)
+    };
+    for is_killed in [false, true] {
+        let mut client = up();
+        client.wait_for("up");
+        server.wait_for("client");
+        std::fs::write(&refuses, "").expect("a file");
+        if is_killed {
+            client.kill();
+        } else {
+            client.signal("TERM");
+            client.fail(2, "packets outside the tunnel are still refused (--kill-switch): `nft` failed");
+        }
+        for _ in 0..2 {
+            let (status, text) = run(&path, &["down"]);
+            assert_eq!(status, Some(2), "{text}");
+            assert!(
+                text.contains("packets outside the tunnel are still refused (--kill-switch): `nft` failed"),
+                "{text}"
+            );
+        }
+        let (status, text) = run(&path, &["status"]);
+        assert!(status == Some(2) && text.contains("`litz tunnel down` ends that"), "{text}");
+        // Nothing else is left, and no packet leaves.
+        let left = rules(&world);
+        assert!(left.contains("litz_kill_switch") && !left.contains("proto 108"), "{left}");
+        assert!(!try_outside(&world, "refused"));
+        std::fs::remove_file(&refuses).expect("it is there");
+        // Not all users and services have the folders for administrators in their PATH.
+        let (status, text) = run("/usr/bin:/bin", &["down"]);
+        assert_eq!(status, Some(0), "{text}");
+        assert_eq!(rules(&world), before);
+        assert!(try_outside(&world, "undone"));
+    }
+}
+
+/// Writes a program named `nft` into a folder: a script of the shell.
+fn write_program(folder: &Path, script: &str) {
+    let path = folder.join("nft");
+    std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("a file");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("a mode");
+}
+
+#[test]
 fn a_kill_switch_is_refused_where_nftables_is_missing_and_nothing_is_changed() {
     let Some(world) = World::new("nonft", 1, &["nft"]) else { return };
     let (_server, ticket) = world.serve(&[]);
@@ -483,17 +551,18 @@ fn a_kill_switch_is_refused_where_nftables_is_missing_and_nothing_is_changed() {
     let folder = world.path("programs");
     std::fs::create_dir(&folder).expect("a folder");
     let state = format!("--state-dir={}", world.path("state-true").display());
+    // Where `ip netns exec` has made mounts of its own.
+    let hide = "for hidden in /usr/local/sbin /usr/sbin /sbin; do [ ! -d $hidden ] || mount -t tmpfs none $hidden; done
+                PATH=$0 exec \"$@\"";
     for (program, words) in [
         (None, "cannot run `nft`: No such file or directory (os error 2)): install the package nftables"),
-        (Some("#!/bin/sh\necho 'netlink: Operation not supported' >&2\nexit 1\n"), "use a kernel that has nftables"),
+        (Some("echo 'netlink: Operation not supported' >&2\nexit 1"), "use a kernel that has nftables"),
     ] {
-        if let Some(text) = program {
-            let path: &Path = &folder.join("nft");
-            std::fs::write(path, text).expect("a file");
-            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("a mode");
+        if let Some(script) = program {
+            write_program(&folder, script);
         }
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &world.client, "env", &format!("PATH={}", folder.display())]);
+        command.args(["netns", "exec", &world.client, "sh", "-c", hide]).arg(&folder);
         command.args([env!("CARGO_BIN_EXE_litz"), "tunnel", "up", "--all", "--kill-switch", &state, "--json", &ticket]);
         Litz::of(command.env("RUNTIME_DIRECTORY", world.path("run-true"))).fail(2, words);
         assert_eq!(rules(&world), before);

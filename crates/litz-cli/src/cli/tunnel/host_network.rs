@@ -22,7 +22,6 @@ use tunnel::kill_switch::TABLE;
 use super::changes::{Changes, file_of, holders};
 use super::ipv6::Ipv6;
 use super::keeper::{Keeper, Kept, State};
-use super::name_service::NameService;
 use super::upkeep_report::UpkeepReport;
 use crate::cli::runtime_folder;
 
@@ -41,17 +40,20 @@ pub(super) const PRIORITIES: RangeInclusive<u32> = PRIORITY_SERVER..=PRIORITY_BO
 pub(super) struct HostNetwork {
     keeper: Keeper,
     ipv6: Ipv6,
+    report: UpkeepReport,
     /// Whether the changes outlive this.
     stays: bool,
 }
 
 impl HostNetwork {
-    /// Begins to change routes for `device`. What a command that was killed has left is undone, or, with
-    /// `keeps`, taken over if it refuses packets outside the tunnel: then none passes meanwhile, and the
-    /// changes [stay](Self::stay). It may do so in IPv4 alone, if the kernel has got IPv6 since.
+    /// Begins to change routes for `device`. What a command that was killed has left is undone, or,
+    /// with `keeps`, taken over if it refuses packets outside the tunnel: then none passes
+    /// meanwhile, and the changes [stay](Self::stay). It may do so in IPv4 alone, if the kernel has
+    /// got IPv6 since, or with one of its two lines, if the other one was undone.
     ///
     /// # Errors
-    /// A message for the user: another command uses the device, or the folder cannot be written.
+    /// A message for the user: another command uses the device, the folder cannot be written, or
+    /// what was left cannot be undone.
     pub(super) fn begin(
         folder: &Path,
         device: &str,
@@ -62,8 +64,8 @@ impl HostNetwork {
         runtime_folder::prepare(folder)?;
         let (mut changes, mut stays) = (Changes::default(), false);
         match left(folder, device)? {
-            Some(left) if keeps && left.refuses_in(Family::V4) => (changes, stays) = (left, true),
-            Some(left) => undo(folder, device, &left),
+            Some(left) if keeps && (left.filters || left.refuses_in(Family::V4)) => (changes, stays) = (left, true),
+            Some(left) => undo(folder, device, &left)?,
             None => {}
         }
         changes.process = std::process::id();
@@ -71,7 +73,24 @@ impl HostNetwork {
             changes.write(folder, device)?;
         }
         let keeper = Keeper::start(folder.to_owned(), device, changes, report.clone())?;
-        Ok(Self { keeper, ipv6: ipv6.clone(), stays })
+        Ok(Self { keeper, ipv6: ipv6.clone(), report: report.clone(), stays })
+    }
+
+    /// Undoes the changes.
+    ///
+    /// # Errors
+    /// A message for the user: what is left, which the file then has.
+    pub(super) fn end(mut self) -> Result<(), String> {
+        let outcome = self.undo();
+        self.stays = true;
+        outcome
+    }
+
+    fn undo(&mut self) -> Result<(), String> {
+        self.keeper.end();
+        let state = self.keeper.state();
+        let State { folder, device, changes, .. } = &*state;
+        undo(folder, device, changes)
     }
 
     /// Keeps a device that was made, with these addresses, instead of the one before.
@@ -217,8 +236,10 @@ impl HostNetwork {
         };
         let mut state = self.keeper.state();
         state.upkeep.retain(|kept| !matches!(kept, Kept::Setting(setting) if is_outdated(setting)));
-        state.changes.settings.iter().filter(|setting| is_outdated(setting)).for_each(undo_one);
-        state.changes.settings.retain(|setting| !is_outdated(setting));
+        let undo_one = |setting: &Setting| {
+            routing::remove(setting).inspect_err(|error| self.report.warn(&still_there(setting, error)))
+        };
+        state.changes.settings.retain(|setting| !is_outdated(setting) || undo_one(setting).is_err());
         state.changes.servers = servers.to_vec();
         state.write()?;
         drop(state);
@@ -248,13 +269,18 @@ impl HostNetwork {
     pub(super) fn undo_names(&mut self) {
         let mut state = self.keeper.state();
         state.upkeep.retain(|kept| *kept != Kept::Names);
-        undo_names(state.changes.names.take().as_ref());
+        if let Some(names) = state.changes.names.take()
+            && let Err(why) = names.undo()
+        {
+            state.changes.names = Some(names);
+            self.report.warn(&why);
+        }
     }
 
-    /// Whether the changes stay when this is dropped, until [`undo_device`] or the next
+    /// The changes stay when this is dropped, until [`undo_device`] or the next
     /// [`begin`](Self::begin).
-    pub(super) const fn stay(&mut self, stays: bool) {
-        self.stays = stays;
+    pub(super) const fn stay(&mut self) {
+        self.stays = true;
     }
 
     /// Makes a change, which is kept from now on.
@@ -284,11 +310,10 @@ impl HostNetwork {
 
 impl Drop for HostNetwork {
     fn drop(&mut self) {
-        self.keeper.end();
-        if !self.stays {
-            let state = self.keeper.state();
-            let State { folder, device, changes, .. } = &*state;
-            undo(folder, device, changes);
+        if !self.stays
+            && let Err(why) = self.undo()
+        {
+            self.report.warn(&why);
         }
     }
 }
@@ -322,10 +347,11 @@ pub(super) fn check_that_no_other_sends_all(folder: &Path, device: &str) -> Resu
 /// Undoes the changes for `device` of a command that was killed; false if there were none.
 ///
 /// # Errors
-/// A message for the user: the file cannot be read.
+/// A message for the user: the file cannot be read, or a change cannot be undone. Then the file has
+/// the changes that are left.
 pub(super) fn undo_device(folder: &Path, device: &str) -> Result<bool, String> {
     let changes = left(folder, device)?;
-    changes.iter().for_each(|changes| undo(folder, device, changes));
+    changes.iter().try_for_each(|changes| undo(folder, device, changes))?;
     Ok(changes.is_some())
 }
 
@@ -369,24 +395,50 @@ fn left(folder: &Path, device: &str) -> Result<Option<Changes>, String> {
     Ok(Some(changes))
 }
 
-/// Undoes changes and removes the file. A change that was not made, or that the kernel has undone with the
-/// device, cannot be undone, which is right.
-fn undo(folder: &Path, device: &str, changes: &Changes) {
-    changes.settings.iter().for_each(undo_one);
-    undo_names(changes.names.as_ref());
+/// Undoes changes, and removes the file. A change that was not made, or that the kernel has undone
+/// with the device, cannot be undone, which is right.
+///
+/// # Errors
+/// A message for the user: what is left, and why. The file has that then, for the next attempt.
+fn undo(folder: &Path, device: &str, changes: &Changes) -> Result<(), String> {
+    let mut left = Changes { process: changes.process, servers: changes.servers.clone(), ..Changes::default() };
+    let mut errors = Vec::new();
+    for setting in &changes.settings {
+        if let Err(error) = routing::remove(setting) {
+            left.settings.push(setting.clone());
+            errors.push(still_there(setting, &error));
+        }
+    }
+    if let Some(names) = &changes.names
+        && let Err(why) = names.undo()
+    {
+        left.names = Some(names.clone());
+        errors.push(format!("names are still looked up through the tunnel: {why}"));
+    }
     if changes.filters
         && let Err(error) = nftables::remove(TABLE)
     {
-        tracing::error!(%error, "packets outside the tunnel are still refused: `nft delete table inet {TABLE}` ends that");
+        left.filters = true;
+        errors.push(format!(
+            "packets outside the tunnel are still refused (--kill-switch): {error}; `nft delete table inet {TABLE}` \
+             removes the filter"
+        ));
     }
-    // It may never have been written.
-    let _none = fs::remove_file(file_of(folder, device));
+    if !errors.is_empty() {
+        errors.extend(left.write(folder, device).err());
+        return Err(format!("{}. `{}` tries again", errors.join("; "), down_command(device)));
+    }
+    match fs::remove_file(file_of(folder, device)) {
+        // It may never have been written.
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(format!("cannot remove {}: {error}", file_of(folder, device).display()))
+        }
+        _ => Ok(()),
+    }
 }
 
-fn undo_one(setting: &Setting) {
-    if let Err(error) = routing::remove(setting) {
-        tracing::error!(%error, "{setting} is still there");
-    }
+fn still_there(setting: &Setting, error: &io::Error) -> String {
+    format!("{setting} is still there: {error}")
 }
 
 /// Whether the kernel compares where a packet comes from with the routes, on any device or on new ones.
@@ -395,12 +447,6 @@ fn has_reverse_path_filter() -> bool {
     devices
         .flatten()
         .any(|device| fs::read_to_string(device.path().join("rp_filter")).is_ok_and(|setting| setting.trim() != "0"))
-}
-
-fn undo_names(names: Option<&NameService>) {
-    if let Some(Err(error)) = names.map(NameService::undo) {
-        tracing::error!(error, "names are still looked up through the tunnel");
-    }
 }
 
 const fn any(family: Family) -> IpAddr {

@@ -132,7 +132,12 @@ impl NameService {
     /// A message for the user.
     pub(super) fn undo(&self) -> Result<(), String> {
         let Self::File { ours, before } = self else { return Ok(()) };
-        if fs::read_to_string(RESOLV_CONF).is_ok_and(|text| text == *ours) {
+        let text = match fs::read(RESOLV_CONF) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(format!("cannot read {RESOLV_CONF}: {error}")),
+        };
+        if text == ours.as_bytes() {
             let undone =
                 before.as_ref().map_or_else(|| remove(Path::new(RESOLV_CONF)), |text| fs::write(RESOLV_CONF, text));
             undone.map_err(|error| format!("cannot restore {RESOLV_CONF}: {error}"))?;

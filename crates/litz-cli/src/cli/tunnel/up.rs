@@ -334,8 +334,9 @@ impl<'a> Client<'a> {
         loop {
             let ending = self.attempt(&mut kept);
             if self.cancel.is_cancelled() {
-                kept.network.iter_mut().for_each(|network| network.stay(false));
-                return Ok(());
+                // The device ends first, and with it what the kernel has for it.
+                kept.device = None;
+                return kept.network.map_or(Ok(()), HostNetwork::end);
             }
             if let Err(lost) = ending {
                 // Before the first connection, a wrong address is more likely than a fault that passes.
@@ -360,7 +361,7 @@ impl<'a> Client<'a> {
             kept.servers = network.servers();
         }
         network.refuse_all(&kept.servers)?;
-        network.stay(true);
+        network.stay();
         kept.network = Some(network);
         Ok(())
     }
