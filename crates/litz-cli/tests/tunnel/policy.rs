@@ -173,6 +173,34 @@ fn networks_that_the_client_gets_later_are_its_own_and_the_servers_when_they_are
 }
 
 #[test]
+fn networks_that_the_client_gets_while_its_server_is_away_are_its_own() {
+    let Some(world) = World::new("away", 1, &[]) else { return };
+    let port = "--listen=:4433";
+    let (mut server, ticket) = world.serve(&[port, "--route=192.168.7.0/24"]);
+    let mut client = world.litz(&world.client, &["up", &ticket]);
+    client.wait_for("up");
+    server.wait_for("client");
+    server.kill();
+    client.wait_for("retrying");
+    assert_eq!(world.device_to("192.168.7.9").as_deref(), Some("litz0"));
+    world.add_network(&world.client, "lan0", "192.168.7.1/23");
+    world.await_device_to("192.168.7.9", "lan0");
+    assert_eq!(world.status()["state"], "connecting");
+    ip(&format!("-n {} link del lan0", world.client));
+    world.await_device_to("192.168.7.9", "litz0");
+    // The tunnel's own network: the address goes, although no server is there.
+    world.add_network(&world.client, "lan1", "10.76.0.200/16");
+    world.await_device_to("10.76.0.2", "lan1");
+    ip(&format!("-n {} link del lan1", world.client));
+    server = world.serve(&[port, "--route=192.168.7.0/24"]).0;
+    client.wait_for("up");
+    server.wait_for("client");
+    assert_eq!(world.device_to("192.168.7.9").as_deref(), Some("litz0"));
+    assert_eq!(warnings(&client, "network_collides"), 1, "{:#?}", client.seen);
+    World::end(client, server);
+}
+
+#[test]
 fn a_server_chooses_another_network_than_its_hosts_and_refuses_one_that_the_user_chose() {
     let Some(world) = World::new("collides", 1, &["ping"]) else { return };
     world.add_network(&world.server, "lan0", "10.76.3.4/16");

@@ -217,6 +217,8 @@ struct Kept {
     /// The changed routes, as long as the kernel's device. With a kill switch they are there from the start, so that
     /// no packet passes outside while a device is made, nor if that fails.
     network: Option<HostNetwork>,
+    /// Follows the networks of this host as long as there is a device.
+    follower: Option<Follower>,
     /// The addresses of the server, as they were found last.
     servers: Vec<SocketAddr>,
     /// What the user knows to be left out of IPv6.
@@ -258,19 +260,17 @@ impl Device {
     }
 }
 
-impl Kept {
-    /// Looks up the addresses of the server. Those that were found before are kept if only names fail, as they do while
-    /// the tunnel is down and name servers are beyond it.
-    fn look_up(&mut self, ticket: &Ticket, cancel: &CancelToken) -> Result<(), ConnectFailure> {
-        match look_up(&ticket.addresses, cancel, true) {
-            Ok(found) if found.iter().all(|server| self.servers.contains(server)) => Ok(()),
-            Ok(found) => {
-                self.servers = found;
-                Ok(())
-            }
-            Err(ConnectFailure::Silent(_)) if !self.servers.is_empty() => Ok(()),
-            Err(failure) => Err(failure),
+/// Looks up the addresses of the server. Those that were found before are kept if only names fail,
+/// as they do while the tunnel is down and name servers are beyond it.
+fn look_up_again(servers: &mut Vec<SocketAddr>, ticket: &Ticket, cancel: &CancelToken) -> Result<(), ConnectFailure> {
+    match look_up(&ticket.addresses, cancel, true) {
+        Ok(found) if found.iter().all(|server| servers.contains(server)) => Ok(()),
+        Ok(found) => {
+            *servers = found;
+            Ok(())
         }
+        Err(ConnectFailure::Silent(_)) if !servers.is_empty() => Ok(()),
+        Err(failure) => Err(failure),
     }
 }
 
@@ -347,7 +347,7 @@ impl<'a> Client<'a> {
                 let event = json!({ "event": "retrying", "message": lost.message });
                 self.note(&event, || format!("{}; connecting again", lost.message));
             }
-            self.pause();
+            self.following(&mut kept, |_| self.pause());
         }
     }
 
@@ -355,7 +355,7 @@ impl<'a> Client<'a> {
     /// possible: name servers may be beyond the tunnel.
     fn refuse_outside(&self, kept: &mut Kept) -> Result<(), String> {
         // Why it failed is told by the first attempt, which looks again.
-        let _failed = kept.look_up(&self.ticket, &self.cancel);
+        let _failed = look_up_again(&mut kept.servers, &self.ticket, &self.cancel);
         let mut network = HostNetwork::begin(&folder(), &self.options.tun, &self.ipv6, true, &self.upkeep)?;
         if kept.servers.is_empty() {
             kept.servers = network.servers();
@@ -396,18 +396,17 @@ impl<'a> Client<'a> {
 
     /// Connects and carries packets until the connection ends.
     fn attempt(&self, kept: &mut Kept) -> Result<(), Lost> {
-        let connected = self.connect(kept)?;
+        let (connected, Welcome { mut accepted, forwarding, _control }) = self.connect(kept)?;
         let connection = &connected.connection;
-        let Welcome { mut accepted, forwarding, _control } =
-            self.interruptibly(connection, || self.greet(connection))?;
         let left_out = self.ipv6.restrict(&mut accepted, self.options.dns).map_err(Lost::last)?;
         self.warn_of_ipv6(left_out, kept);
-        let mut watch = NetworkWatch::open().map_err(Lost::passing)?;
+        let watch = NetworkWatch::open().map_err(Lost::passing)?;
         self.policy.forget_devices();
         let terms = self.policy.terms(&accepted).map_err(Lost::passing)?;
         self.tell_left_out(&terms, &mut kept.left_out);
         if let Some(refusal) = terms.refusal() {
-            return Err(self.await_other_networks(refusal.to_string(), &connected, &accepted, kept, &mut watch));
+            let follower = Follower::new(accepted, watch);
+            return Err(self.await_other_networks(refusal.to_string(), &connected, kept, follower));
         }
         if let Some(forwarding) = forwarding.filter(|_| kept.device.is_none()) {
             self.warn_of_forwarding(&terms, forwarding);
@@ -420,8 +419,10 @@ impl<'a> Client<'a> {
             self.open(&terms, kept).map_err(Lost::last)?;
         }
         kept.has_been_up = true;
-        let Kept { device, network, .. } = &mut *kept;
+        let Kept { device, network, follower, .. } = &mut *kept;
         let device = device.as_mut().expect("it was just opened");
+        let (rate, version) = (Rate::from_bps(accepted.rate_bps), accepted.version);
+        let follower = follower.insert(Follower::new(accepted, watch));
         if device.terms.mtu != terms.mtu {
             // The server was started again with another MTU. The device stays, and with it inner connections.
             network.as_mut().map_or(Ok(()), |network| network.set_mtu(terms.mtu)).map_err(Lost::last)?;
@@ -432,11 +433,11 @@ impl<'a> Client<'a> {
         }
         // What the server may send from: its own addresses, other clients', and the networks behind it.
         let networks = device.networks(self.all());
-        let rate = Some(Rate::from_bps(accepted.rate_bps)).filter(|rate| !rate.is_zero());
+        let rate = Some(rate).filter(|rate| !rate.is_zero());
         let server = Identity { key: self.ticket.receiver, label: None };
         // The server holds this end to the rate.
         let meters = Meters::new(device.end.peers.clock(), rate, false);
-        let (ends, version) = (connected.ends(), accepted.version);
+        let ends = connected.ends();
         let peer = Arc::new(Peer::new(connection.clone(), ends, server, networks, device.terms.mtu, meters, version));
         let (id, _) = device.end.peers.add(Arc::clone(&peer));
         device.end.terminator.serve(&peer);
@@ -453,28 +454,30 @@ impl<'a> Client<'a> {
             || format!("{} is up, with {}", device.end.tun.name(), shown.join(" and ")),
         );
         settings::tell_ready();
-        let follower = Follower { client: self, accepted: &accepted, watch: &mut watch, network, peer: &peer, id };
-        let (closed, refusal) = self.carry(&connected, &peer, device, follower);
+        let follow = |device: &mut Device| follower.follow(self, device, network, Some((id, &peer)));
+        let (closed, refusal) = self.carry(&connected, &peer, device, follow);
         let why = connected.peer_ended("server").unwrap_or_else(|| closed.to_string());
-        self.phase.connect(why.clone());
+        self.phase.connect(refusal.as_ref().unwrap_or(&why).clone());
         device.end.peers.remove(id);
         self.note(&json!({ "event": "down", "reason": why, "peer": peer_json(&peer) }), || {
             format!("the connection has ended: {why}")
         });
         if let Some(refusal) = refusal {
-            return Err(self.await_other_networks(refusal, &connected, &accepted, kept, &mut watch));
+            let follower = kept.follower.take().expect("it was just made");
+            return Err(self.await_other_networks(refusal, &connected, kept, follower));
         }
         Err(if is_taken_over(&closed) { Lost::last(why) } else { Lost::passing(why) })
     }
 
-    /// Carries packets until the connection ends or the user interrupts.
-    /// Returns the end of the connection, and why this host does not want the tunnel any more, if that is so.
+    /// Carries packets until the connection ends or the user interrupts; `follow` follows the
+    /// networks of this host. Returns the end of the connection, and why this host does not want
+    /// the tunnel any more, if that is so.
     fn carry(
         &self,
         connected: &Connected,
         peer: &Arc<Peer>,
         device: &mut Device,
-        mut follower: Follower<'_>,
+        mut follow: impl FnMut(&mut Device) -> Option<String>,
     ) -> (Closed, Option<String>) {
         let connection = &connected.connection;
         let mut refusal = None;
@@ -491,7 +494,7 @@ impl<'a> Client<'a> {
                     connection.close(0, "the client's device is gone");
                     break;
                 }
-                refusal = follower.follow(device);
+                refusal = follow(device);
                 if refusal.is_some() {
                     connection.close(0, "the client's host has a network of the tunnel itself");
                     break;
@@ -523,9 +526,10 @@ impl<'a> Client<'a> {
         })
     }
 
-    fn connect(&self, kept: &mut Kept) -> Result<Connected, Lost> {
+    /// Connects, and exchanges the first messages.
+    fn connect(&self, kept: &mut Kept) -> Result<(Connected, Welcome), Lost> {
         let is_first = !kept.has_been_up;
-        kept.look_up(&self.ticket, &self.cancel)?;
+        self.following(kept, |servers| look_up_again(servers, &self.ticket, &self.cancel))?;
         if let Some(network) = kept.network.as_mut().filter(|_| self.options.all) {
             network.let_in(&kept.servers).map_err(Lost::last)?;
         }
@@ -550,9 +554,13 @@ impl<'a> Client<'a> {
             is_first,
             event_handler: Some(Arc::clone(&self.events) as _),
         };
-        let connected = connector.connect_to(&kept.servers)?;
-        connected.warn(is_first, |kind, message| self.warn(kind, message));
-        Ok(connected)
+        self.following(kept, |servers| {
+            let connected = connector.connect_to(servers)?;
+            connected.warn(is_first, |kind, message| self.warn(kind, message));
+            let connection = &connected.connection;
+            let welcome = self.interruptibly(connection, || self.greet(connection))?;
+            Ok((connected, welcome))
+        })
     }
 
     /// Does what waits for the server. An interrupt closes the connection, which ends the wait.

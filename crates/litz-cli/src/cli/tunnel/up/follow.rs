@@ -1,10 +1,13 @@
-//! What a client does when the networks of its host change while the tunnel is there.
+//! What a client does when the networks of its host change while it has a device.
+
+use std::net::SocketAddr;
+use std::sync::mpsc;
 
 use tunnel::Prefix;
 use tunnel::control::Accepted;
 use tunnel::policy::{Item, LeftOut, Terms};
 
-use super::{Client, Device, Kept};
+use super::{Client, Device, Kept, LOOK_INTERVAL};
 use crate::cli::connect::Connected;
 use crate::cli::lost::Lost;
 use crate::cli::tunnel::host_network::HostNetwork;
@@ -12,24 +15,32 @@ use crate::cli::tunnel::terms::{NetworkWatch, device_routes, left_out_json};
 use crate::cli::warning::Warning;
 use crate::tunnel::peers::{Peer, PeerId};
 
-/// Follows the networks of this host while the tunnel is up.
-pub(super) struct Follower<'a> {
-    pub(super) client: &'a Client<'a>,
-    pub(super) accepted: &'a Accepted,
-    pub(super) watch: &'a mut NetworkWatch,
-    pub(super) network: &'a mut Option<HostNetwork>,
-    pub(super) peer: &'a Peer,
-    pub(super) id: PeerId,
+/// Follows the networks of this host, by what the server has assigned last.
+pub(super) struct Follower {
+    accepted: Accepted,
+    watch: NetworkWatch,
 }
 
-impl Follower<'_> {
-    /// Gives up networks that this host has got itself, and takes those that it has no more. Returns why this host
-    /// does not want the tunnel any more, if that is so.
-    pub(super) fn follow(&mut self, device: &mut Device) -> Option<String> {
+impl Follower {
+    /// Follows what `watch` reports. It was opened before the terms were decided.
+    pub(super) const fn new(accepted: Accepted, watch: NetworkWatch) -> Self {
+        Self { accepted, watch }
+    }
+
+    /// Gives up networks that this host has got itself, and takes those that it has no more;
+    /// `server` is the other end, if there is a connection. Returns why this host does not want the
+    /// tunnel any more, if that is so.
+    pub(super) fn follow(
+        &mut self,
+        client: &Client<'_>,
+        device: &mut Device,
+        network: &mut Option<HostNetwork>,
+        server: Option<(PeerId, &Peer)>,
+    ) -> Option<String> {
         if !self.watch.may_have_changed() {
             return None;
         }
-        let terms = match self.client.policy.terms(self.accepted) {
+        let terms = match client.policy.terms(&self.accepted) {
             Ok(terms) => terms,
             Err(error) => {
                 tracing::warn!(error, "the networks of this host are not followed");
@@ -43,18 +54,29 @@ impl Follower<'_> {
             return None;
         }
         let (before, after) = (device_routes(&device.terms), device_routes(&terms));
-        if let Some(network) = self.network {
+        if let Some(network) = network {
             for gone in before.iter().filter(|route| !after.contains(route)) {
                 network.remove_route(gone);
             }
             let new: Vec<_> = after.iter().filter(|route| !before.contains(route)).copied().collect();
             device.refused.retain(|refused| after.contains(refused));
-            device.refused.extend(self.client.add_routes(network, &new));
+            device.refused.extend(client.add_routes(network, &new));
         }
-        self.client.tell_left_out(&terms, &mut device.terms.left_out);
+        client.tell_left_out(&terms, &mut device.terms.left_out);
         device.terms = terms;
-        device.end.peers.set_networks(self.id, self.peer, device.networks(self.client.all()));
+        if let Some((id, peer)) = server {
+            device.end.peers.set_networks(id, peer, device.networks(client.all()));
+        }
         None
+    }
+}
+
+impl Kept {
+    /// Gives up the device, with its addresses, for which this host would answer, and its routes,
+    /// unless they are a kill switch.
+    fn give_up_device(&mut self, has_kill_switch: bool) {
+        self.device = None;
+        self.network = self.network.take().filter(|_| has_kill_switch);
     }
 }
 
@@ -65,25 +87,61 @@ impl Client<'_> {
         all.filter(|all| self.options.all && self.ipv6.takes(all.address()))
     }
 
+    /// Does what takes time while there is no connection. The device and its routes are still
+    /// there, so the networks of this host are followed meanwhile.
+    pub(super) fn following<T>(&self, kept: &mut Kept, work: impl FnOnce(&mut Vec<SocketAddr>) -> T) -> T {
+        let mut servers = std::mem::take(&mut kept.servers);
+        let (ended, end) = mpsc::channel::<()>();
+        let done = std::thread::scope(|scope| {
+            let (kept, servers) = (&mut *kept, &mut servers);
+            if kept.device.is_some() {
+                scope.spawn(move || {
+                    // The sending end is dropped when the work has ended.
+                    while end.recv_timeout(LOOK_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
+                        self.follow_alone(kept);
+                    }
+                });
+            }
+            let done = work(servers);
+            drop(ended);
+            done
+        });
+        kept.servers = servers;
+        done
+    }
+
+    /// Follows the networks of this host once, while there is no connection. A device that this
+    /// host does not take any more is given up: the next connection waits until it takes it again.
+    fn follow_alone(&self, kept: &mut Kept) {
+        let Kept { device: Some(device), network, follower: Some(follower), .. } = kept else { return };
+        if let Some(refusal) = follower.follow(self, device, network, None) {
+            kept.give_up_device(self.options.kill_switch);
+            self.phase.connect(refusal.clone());
+            self.warn(Warning::NetworkCollides, &refusal);
+        }
+    }
+
     /// Ends a tunnel that this host does not take. If it has been up, waits for a change of this host's networks.
     pub(super) fn await_other_networks(
         &self,
         why: String,
         connected: &Connected,
-        accepted: &Accepted,
         kept: &mut Kept,
-        watch: &mut NetworkWatch,
+        mut follower: Follower,
     ) -> Lost {
         connected.connection.close(0, "the client's host does not take the addresses");
-        // Its addresses, for which this host would answer, go with it.
+        let had_device = kept.device.is_some();
         kept.device = None;
         if kept.has_been_up {
-            kept.network = kept.network.take().filter(|_| self.options.kill_switch);
+            kept.give_up_device(self.options.kill_switch);
             self.phase.connect(why.clone());
-            self.warn(Warning::NetworkCollides, &why);
-            let is_refused = || self.policy.terms(accepted).is_ok_and(|terms| terms.refusal().is_some());
+            // It was told already if the device was given up while there was no connection.
+            if had_device {
+                self.warn(Warning::NetworkCollides, &why);
+            }
+            let is_refused = || self.policy.terms(&follower.accepted).is_ok_and(|terms| terms.refusal().is_some());
             while is_refused() && !self.cancel.is_cancelled() {
-                watch.await_change(&self.cancel);
+                follower.watch.await_change(&self.cancel);
             }
         }
         Lost::passing(why)
