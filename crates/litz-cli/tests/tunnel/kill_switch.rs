@@ -544,6 +544,42 @@ fn write_program(folder: &Path, script: &str) {
 }
 
 #[test]
+fn the_status_names_a_kill_switch_that_a_command_has_left_also_beside_another_tunnel() {
+    let Some(world) = World::new("left", 1, &["nft"]) else { return };
+    let (mut server, ticket) = world.serve(&["--listen=:4433"]);
+    server.kill();
+    // It fails, and removes its socket.
+    let mut failed = world.litz(&world.client, &["up", "--all", "--kill-switch", "--tun=vpn0", &ticket]);
+    failed.fail(2, "Packets outside the tunnel are still refused (--kill-switch)");
+    let status = |arguments: &[&str]| {
+        let output = world.command(&world.client).arg("status").args(arguments).output().expect("it starts");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        (output.status.code(), text)
+    };
+    let remedy = "refused (--kill-switch): `litz tunnel down --tun vpn0` ends that";
+    let (code, text) = status(&[]);
+    assert!(code == Some(2) && text.contains(remedy), "{text}");
+
+    (server, _) = world.serve(&["--listen=:4433"]);
+    let mut client = world.litz(&world.client, &["up", &ticket]);
+    client.wait_for("up");
+    server.wait_for("client");
+    let (code, text) = status(&[]);
+    assert!(code == Some(0) && text.starts_with("litz0 (client, up)") && text.contains(remedy), "{text}");
+    let (code, text) = status(&["--json"]);
+    let shown: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("an object a line")).collect();
+    let states: Vec<_> = shown.iter().map(|status| (&status["device"], &status["state"])).collect();
+    assert_eq!((code, states), (Some(0), vec![(&"litz0".into(), &"up".into()), (&"vpn0".into(), &"failed".into())]));
+    assert!(shown[1]["reason"].as_str().is_some_and(|reason| reason.contains(remedy)), "{text}");
+
+    let down = world.command(&world.client).args(["down", "--tun=vpn0"]).output().expect("it starts");
+    assert!(down.status.success(), "{down:?}");
+    assert!(!status(&[]).1.contains("vpn0"));
+    World::end(client, server);
+}
+
+#[test]
 fn a_kill_switch_is_refused_where_nftables_is_missing_and_nothing_is_changed() {
     let Some(world) = World::new("nonft", 1, &["nft"]) else { return };
     let (_server, ticket) = world.serve(&[]);

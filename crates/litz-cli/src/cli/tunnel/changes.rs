@@ -12,6 +12,7 @@ use credentials::private_file;
 use net::routing::{Family, Packets, Route, Rule, Setting, Target};
 use serde::{Deserialize, Serialize};
 
+use super::control_socket::devices_with;
 use super::host_network::{MARK, PRIORITIES};
 use super::ipv6::Ipv6;
 use super::name_service::NameService;
@@ -118,15 +119,16 @@ pub(super) fn file_of(folder: &Path, device: &str) -> PathBuf {
     folder.join(format!("{device}.{EXTENSION}"))
 }
 
+/// The devices whose changes have a file in this folder.
+pub(super) fn changed_devices(folder: &Path) -> Vec<String> {
+    devices_with(folder, EXTENSION)
+}
+
 /// The devices that all packets are sent over, by the files in the folder.
 pub(super) fn holders(folder: &Path) -> Vec<String> {
-    let Ok(files) = std::fs::read_dir(folder) else { return Vec::new() };
-    let device = |path: PathBuf| {
-        let device = path.file_stem()?.to_str().filter(|_| path.extension().is_some_and(|of| of == EXTENSION))?;
-        let changes = Changes::read(folder, device).ok().flatten()?;
-        changes.has_rules().then(|| device.to_owned())
-    };
-    files.filter_map(|file| device(file.ok()?.path())).collect()
+    let has_rules =
+        |device: &String| Changes::read(folder, device).ok().flatten().is_some_and(|changes| changes.has_rules());
+    changed_devices(folder).into_iter().filter(has_rules).collect()
 }
 
 #[cfg(test)]

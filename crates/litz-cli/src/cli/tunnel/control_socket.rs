@@ -54,10 +54,15 @@ pub(super) fn path_in(folder: &Path, device: &str) -> PathBuf {
 
 /// The devices whose tunnels have, or had, a socket in this folder.
 pub(super) fn devices_in(folder: &Path) -> Vec<String> {
+    devices_with(folder, SOCKET)
+}
+
+/// The devices that have a file in this folder whose name ends so.
+pub(super) fn devices_with(folder: &Path, wanted: &str) -> Vec<String> {
     let Ok(files) = std::fs::read_dir(folder) else { return Vec::new() };
     let device = |path: PathBuf| {
-        let is_socket = path.extension().is_some_and(|extension| extension == SOCKET);
-        is_socket.then(|| path.file_stem()?.to_str().map(str::to_owned)).flatten()
+        path.extension().filter(|extension| *extension == wanted)?;
+        path.file_stem()?.to_str().map(str::to_owned)
     };
     files.filter_map(|file| device(file.ok()?.path())).collect()
 }

@@ -1,7 +1,7 @@
 //! `litz tunnel status` and `litz tunnel down`, and what a running tunnel tells about itself.
 
 use std::io::IsTerminal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tunnel::intake::IntakeTotals;
 use units::Rate;
 
+use super::changes::changed_devices;
 use super::control_socket::{Answer, ask, devices_in, folder, folder_of_root, request};
 use super::host_network::{has_left, left_in_words, undo_device};
 use super::settings::DEVICE_DEFAULT;
@@ -70,30 +71,35 @@ pub(super) fn run(options: &StatusOptions) -> ExitCode {
     }
 }
 
-/// Shows one tunnel or all.
+/// Shows one tunnel or all, and what commands that were killed or have failed have left.
 fn show(options: &StatusOptions) -> Result<(), String> {
     let devices = options.tun.as_ref().map_or_else(devices, |device| vec![device.clone()]);
-    let mut answers = Vec::new();
+    let (mut answers, mut failed) = (Vec::new(), Vec::new());
     for device in &devices {
-        answers.extend(request(device, "status").and_then(with_rates)?);
+        match request(device, "status").and_then(with_rates)? {
+            Some(answer) => answers.push(answer.value),
+            // The command answers nothing, and may have left a kill switch.
+            None => failed.extend(left_by(device).map(|left| (device, left))),
+        }
     }
     if answers.is_empty() {
-        // A command that was killed answers nothing, and may have left a kill switch.
-        let left = devices.iter().find_map(|device| left_in_words(&folder(), device).unwrap_or_else(Some));
-        return Err(match (left, &options.tun) {
-            (Some(left), _) => left,
-            (None, None) if devices.len() > 1 => "no tunnel of this host runs".to_owned(),
-            (None, _) => format!("no tunnel of this host has the device {}", devices.join(" or ")),
+        return Err(match (failed.is_empty(), &options.tun) {
+            (false, _) => failed.into_iter().map(|(_, left)| left).collect::<Vec<_>>().join("\n"),
+            (true, None) if devices.len() > 1 => "no tunnel of this host runs".to_owned(),
+            (true, _) => format!("no tunnel of this host has the device {}", devices.join(" or ")),
         });
     }
+    answers.extend(failed.into_iter().map(
+        |(device, left)| json!({ "device": device, "role": "client", "state": "failed", "reason": left, "peers": [] }),
+    ));
     if options.json {
-        answers.iter().for_each(|answer| out::json(&answer.value));
+        answers.iter().for_each(out::json);
         return Ok(());
     }
     let mut lines: Vec<String> = Vec::new();
     for answer in &answers {
         lines.extend((!lines.is_empty()).then(String::new));
-        lines.extend(status_text::lines(&answer.value));
+        lines.extend(status_text::lines(answer));
     }
     lines.extend(status_text::legend(&lines));
     if options.watch {
@@ -104,10 +110,18 @@ fn show(options: &StatusOptions) -> Result<(), String> {
     Ok(())
 }
 
-/// The devices of tunnels of this user and of root; the default one if there are none.
+/// What a command that runs no more has left, in words with the remedy; none if there is nothing.
+fn left_by(device: &str) -> Option<String> {
+    let own = left_in_words(&folder(), device).unwrap_or_else(Some);
+    own.or_else(|| folder_of_root().filter(|folder| has_left(folder, device)).map(|_| roots(device)))
+}
+
+/// The devices of tunnels of this user and of root, and those with changes of commands that run no
+/// more; the default one if there are none.
 fn devices() -> Vec<String> {
     let folders = [Some(folder()), folder_of_root()].into_iter().flatten();
-    let mut devices: Vec<String> = folders.flat_map(|folder| devices_in(&folder)).collect();
+    let in_folder = |folder: PathBuf| [devices_in(&folder), changed_devices(&folder)].concat();
+    let mut devices: Vec<String> = folders.flat_map(in_folder).collect();
     devices.sort();
     devices.dedup();
     if devices.is_empty() { vec![DEVICE_DEFAULT.to_owned()] } else { devices }
@@ -139,9 +153,7 @@ pub(super) fn run_down(options: &DownOptions) -> ExitCode {
             return Ok(true);
         }
         match folder_of_root() {
-            Some(folder) if has_left(&folder, &options.tun) => {
-                Err(format!("root's tunnel {} was killed and has left changes: run this command as root", options.tun))
-            }
+            Some(folder) if has_left(&folder, &options.tun) => Err(roots(&options.tun)),
             _ => Ok(false),
         }
     });
@@ -153,6 +165,11 @@ pub(super) fn run_down(options: &DownOptions) -> ExitCode {
         }
         Err(message) => exit::fail(false, exit::FAILED, &message),
     }
+}
+
+/// Says that root's command has left changes.
+fn roots(device: &str) -> String {
+    format!("root's tunnel {device} was killed or has failed, and has left changes: run this command as root")
 }
 
 #[expect(clippy::disallowed_methods, reason = "the command is above the engine: it waits for another one")]
