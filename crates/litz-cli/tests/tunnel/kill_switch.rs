@@ -457,19 +457,30 @@ fn a_setting_that_cannot_be_made_again_is_told_and_listed_until_it_can() {
     assert!(warning.contains(address) && warning.contains("cannot be made again"), "{warning}");
     let status = world.status();
     assert!(status["missing"][0].as_str().is_some_and(|text| text.contains(address)), "{status}");
+    let text = world.command(&world.client).arg("status").output().expect("it starts");
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains(&format!("  missing, and cannot be made again: {address}")), "{text}");
     disable(0);
     let warning = await_warning(&mut client);
     assert!(warning.contains(address) && warning.contains("it is in force again"), "{warning}");
     assert_eq!(world.status()["missing"], serde_json::json!([]));
     let shown = World::in_namespace(&world.client, "ip", &["-6", "addr", "show", "dev", "litz0"]).output().expect("ip");
     assert!(String::from_utf8_lossy(&shown.stdout).contains("fd76:6c69:747a::2/64"), "{shown:?}");
+
+    // A server has the list, too.
+    ip(&format!("netns exec {} sysctl -qw net.ipv6.conf.litz0.disable_ipv6=1", world.server));
+    let warning = await_warning(&mut server);
+    assert!(warning.contains("the address fd76:6c69:747a::1/64 of litz0"), "{warning}");
+    let status = world.status_of(&world.server);
+    let missing = status["missing"][0].as_str().expect("text");
+    assert!(missing.contains("the address fd76:6c69:747a::1/64 of litz0"), "{status}");
     World::end(client, server);
 }
 
 /// The next warning of a change of the network.
-fn await_warning(client: &mut Litz) -> String {
+fn await_warning(litz: &mut Litz) -> String {
     loop {
-        let warning = client.wait_for("warning");
+        let warning = litz.wait_for("warning");
         if warning["kind"] == "network_changed" {
             return warning["message"].as_str().expect("text").to_owned();
         }

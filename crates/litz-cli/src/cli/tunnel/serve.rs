@@ -225,7 +225,10 @@ impl<'a> Server<'a> {
         let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
         let shown: Arc<OnceLock<Shown>> = Arc::default();
         let (told, device) = (Arc::clone(&shown), options.tun.clone());
-        let control = ControlSocket::open(&options.tun, cancel.clone(), move || status_json(&device, told.get()))?;
+        let report = UpkeepReport::new(options.transport.json, options.transport.quiet);
+        let upkeep = report.clone();
+        let status = move || status_json(&device, told.get(), &upkeep);
+        let control = ControlSocket::open(&options.tun, cancel.clone(), status)?;
         // What the ticket is for: another device is another tunnel.
         let purpose = PathBuf::from(format!("litz tunnel {}", options.tun));
         let events = DeviceEvents::new().map_err(|error| format!("cannot watch the device: {error}"))?;
@@ -240,7 +243,6 @@ impl<'a> Server<'a> {
         let serving = start(request, &state)?;
         let visits = Arc::new(Visits::new(serving.admission.visitors(PLACES), HOST));
         let own: Vec<(IpAddr, u8)> = offer.addresses.iter().map(|own| (own.address, own.network.bits())).collect();
-        let report = UpkeepReport::new(options.transport.json, options.transport.quiet);
         let mut network = HostNetwork::begin(&folder(), &options.tun, &ipv6, false, &report)?;
         let tun = Tun::open_tunnel(&options.tun, &own, options.mtu).map_err(|error| error.to_string())?;
         network.keep_device(&own, options.mtu);
@@ -636,7 +638,7 @@ impl Shown {
 }
 
 /// The answer to `litz tunnel status`. There are no peers before the device is made.
-fn status_json(device: &str, shown: Option<&Shown>) -> serde_json::Value {
+fn status_json(device: &str, shown: Option<&Shown>, upkeep: &UpkeepReport) -> serde_json::Value {
     let state = if shown.is_some() { "up" } else { "starting" };
     let peers = shown.map(|shown| shown.peers.table()).unwrap_or_default().peers;
     let peers: Vec<_> = peers.values().map(|peer| peer_json(peer)).collect();
@@ -648,5 +650,6 @@ fn status_json(device: &str, shown: Option<&Shown>) -> serde_json::Value {
     let age = shown.map(|shown| shown.clock.now().saturating_since(Instant::ZERO).as_micros());
     json!({
         "device": device, "role": "server", "state": state, "up_us": age, "counters": counters, "peers": peers,
+        "missing": upkeep.missing(),
     })
 }

@@ -58,6 +58,9 @@ const LEGEND: [(&str, &str); 6] = [
 pub(super) fn lines(status: &Value) -> Vec<String> {
     let mut lines = vec![first_line(status)];
     lines.extend(of_list(&status["left_out"], |left_out| format!("  left out: {}", text(&left_out["message"]))));
+    lines.extend(of_list(&status["missing"], |missing| {
+        format!("  missing, and cannot be made again: {}", text(missing))
+    }));
     let packets = status["counters"].as_object().into_iter().flatten().filter(|(_, count)| **count != 0);
     let packets: Vec<String> = packets
         .map(|(name, count)| match name.as_str() {
@@ -231,6 +234,7 @@ mod tests {
         let left_out = json!([{ "what": "10.9.0.0/24", "reason": "own_network", "message": "packets to it: why" }]);
         let mut status = json!({
             "device": "litz0", "role": "client", "state": "up", "reason": null, "left_out": left_out,
+            "missing": ["the address 10.76.0.2/24 of litz0: why"],
             "counters": { "refused": 3, "malformed": 0 }, "peers": [peer()],
         });
         assert_eq!(
@@ -238,6 +242,7 @@ mod tests {
             [
                 "litz0 (client, up)",
                 "  left out: packets to it: why",
+                "  missing, and cannot be made again: the address 10.76.0.2/24 of litz0: why",
                 "  3 packets refused by the kernel",
                 "  192.0.2.1:4433 (laptop\u{fffd}): up for 2 h 13 min, latest packet 0.4 s ago",
                 "    key: sha256:abc",
