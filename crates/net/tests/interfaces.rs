@@ -6,8 +6,11 @@
 mod namespaces;
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use namespaces::{Namespace, OneSubnet, available};
+use net::nftables::{self, NftError};
+use net::routing::RoutingWatch;
 use net::{
     DatagramSocket, Interface, MonotonicClock, RecvMeta, Transmit, UdpSocket, UdpSocketOptions, interfaces, reachable,
 };
@@ -193,4 +196,26 @@ fn arrival(socket: &mut UdpSocket) -> SocketAddr {
         }
         assert!(clock.now().since_start() < units::Duration::from_secs(5), "nothing arrived");
     }
+}
+
+#[test]
+fn a_table_that_is_removed_after_others_is_noticed() {
+    if !available() {
+        return;
+    }
+    Namespace::new("watch").inside(|| {
+        let mut watch = RoutingWatch::open().unwrap();
+        watch.watch_table("wanted").unwrap();
+        // The kernel joins the reports: these come before that of the table.
+        let rules: String = (0..40).map(|host| format!("ip daddr 192.0.2.{host} accept\n")).collect();
+        match nftables::apply(&format!("table inet earlier {{\nchain rules {{\n{rules}}}\n}}\n")) {
+            // As without the program `ip`.
+            Err(NftError::Program(_)) => return,
+            made => made.unwrap(),
+        }
+        nftables::apply("table inet wanted {\n}\n").unwrap();
+        while watch.wait(Duration::ZERO).unwrap().table {}
+        nftables::apply("flush ruleset\n").unwrap();
+        assert!(watch.wait(Duration::from_secs(60)).unwrap().table);
+    });
 }

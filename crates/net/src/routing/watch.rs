@@ -22,8 +22,10 @@ const GROUPS_OF_NFTABLES: u32 = 1 << 6;
 /// Messages read at a time, at most; further ones remain for the next wait.
 const MESSAGES_MAX: usize = 256;
 
-/// A message of nftables begins with the name of its table.
-const BEGINNING_BYTES: usize = 256;
+/// Bytes of a datagram that are read. The kernel joins the messages about many changes of nftables
+/// in one of up to NLMSG_GOODSIZE (8 KiB, linux/netlink.h); of one that is longer, all is taken to
+/// be news.
+const DATAGRAM_BYTES: usize = 16 << 10;
 
 /// Waits for changes in the network namespace in which it was opened.
 #[derive(Debug)]
@@ -65,7 +67,8 @@ impl RoutingWatch {
         Ok(Self { routes: open_netlink(GROUPS)?, table: None, wake })
     }
 
-    /// Watches the table of nftables with this name, too, which needs CAP_NET_ADMIN.
+    /// Watches the table of nftables with this name, too, which needs CAP_NET_ADMIN. A table whose
+    /// name contains it may be reported, too.
     ///
     /// # Errors
     /// The system's error.
@@ -104,13 +107,14 @@ impl RoutingWatch {
     }
 }
 
-/// Reads the beginnings of the messages that have arrived, or of a part of them; none for those that the kernel had to
-/// drop.
+/// Reads the datagrams that have arrived, or a part of them; none for those that the kernel had to
+/// drop or to cut.
 fn take(socket: &OwnedFd, mut each: impl FnMut(Option<&[u8]>)) -> io::Result<()> {
-    let mut buffer = [0; BEGINNING_BYTES];
+    let mut buffer = [0; DATAGRAM_BYTES];
     for _ in 0..MESSAGES_MAX {
-        match recv(socket, &mut buffer, RecvFlags::empty()) {
-            Ok((_, len)) => each(Some(&buffer[..len.min(BEGINNING_BYTES)])),
+        match recv(socket, &mut buffer, RecvFlags::TRUNC) {
+            // The length is that of the whole datagram.
+            Ok((_, len)) => each(buffer.get(..len)),
             Err(Errno::NOBUFS) => each(None),
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => break,
