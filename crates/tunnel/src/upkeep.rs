@@ -42,6 +42,8 @@ pub enum Notice {
     Missing(String),
     /// It is there again, after it was told that it is missing.
     Back,
+    /// It was told that it is missing, and cannot be there any more: what it belongs to is gone.
+    Impossible,
     /// Another program removes it again and again.
     Contested,
 }
@@ -109,7 +111,8 @@ impl<S: Clone + Ord> Upkeep<S> {
                 Presence::Missing => {}
                 Presence::Present | Presence::Impossible => {
                     entry.failures = 0;
-                    notices.extend(entry.told.take().map(|_| (entry.setting.clone(), Notice::Back)));
+                    let notice = if presence == Presence::Present { Notice::Back } else { Notice::Impossible };
+                    notices.extend(entry.told.take().map(|_| (entry.setting.clone(), notice)));
                 }
             }
         }
@@ -188,6 +191,22 @@ mod tests {
         assert_eq!(upkeep.missing().collect::<Vec<_>>(), [(&1, "no")]);
         assert_eq!(upkeep.look(now, |_| Presence::Present), (vec![], vec![(1, Notice::Back)]));
         assert_eq!((upkeep.missing().count(), upkeep.next_look()), (0, None));
+    }
+
+    #[test]
+    fn what_is_missing_and_whose_device_goes_is_not_told_to_be_back() {
+        let mut upkeep = kept(&[1]);
+        for attempt in 0..3 {
+            let now = at(1000 * (attempt + 1));
+            assert_eq!(upkeep.look(now, |_| Presence::Missing), (vec![1], vec![]));
+            let told = upkeep.handle_outcome(now, &1, Err("no".to_owned()));
+            assert_eq!(told.is_some(), attempt == 2);
+        }
+        assert_eq!(upkeep.look(at(4000), |_| Presence::Impossible), (vec![], vec![(1, Notice::Impossible)]));
+        assert_eq!(upkeep.missing().count(), 0);
+        // It is told once, and what comes with a new device is no news.
+        assert_eq!(upkeep.look(at(5000), |_| Presence::Impossible), (vec![], vec![]));
+        assert_eq!(upkeep.look(at(6000), |_| Presence::Present), (vec![], vec![]));
     }
 
     #[test]

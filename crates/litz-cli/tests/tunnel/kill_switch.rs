@@ -467,6 +467,17 @@ fn a_setting_that_cannot_be_made_again_is_told_and_listed_until_it_can() {
     let shown = World::in_namespace(&world.client, "ip", &["-6", "addr", "show", "dev", "litz0"]).output().expect("ip");
     assert!(String::from_utf8_lossy(&shown.stdout).contains("fd76:6c69:747a::2/64"), "{shown:?}");
 
+    // Its device goes while it is missing, and another one is made.
+    disable(1);
+    let warning = await_warning(&mut client);
+    assert!(warning.contains(address) && warning.contains("cannot be made again"), "{warning}");
+    ip(&format!("-n {} link del litz0", world.client));
+    let warning = await_warning(&mut client);
+    assert!(warning.contains(address) && warning.contains("not missed any more, because litz0 is gone"), "{warning}");
+    client.wait_for("up");
+    assert_eq!(world.status()["missing"], serde_json::json!([]));
+    server.wait_for("client");
+
     // A server has the list, too.
     ip(&format!("netns exec {} sysctl -qw net.ipv6.conf.litz0.disable_ipv6=1", world.server));
     let warning = await_warning(&mut server);

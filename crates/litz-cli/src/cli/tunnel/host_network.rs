@@ -111,6 +111,7 @@ impl HostNetwork {
         let mut state = self.keeper.state();
         let device = state.device.clone();
         state.upkeep.retain(|kept| !matches!(kept, Kept::Setting(setting) if setting.device() == Some(&device)));
+        self.keeper.wake();
     }
 
     /// Changes the MTU of the device.
@@ -275,6 +276,7 @@ impl HostNetwork {
             state.changes.names = Some(names);
             self.report.warn(&why);
         }
+        self.keeper.wake();
     }
 
     /// The changes stay when this is dropped, until [`undo_device`] or the next

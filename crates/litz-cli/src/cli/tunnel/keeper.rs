@@ -74,17 +74,7 @@ impl Keeper {
         if let Err(error) = watch.watch_table(TABLE) {
             tracing::debug!(%error, "tables of nftables are not watched");
         }
-        let state = Arc::new(Mutex::new(State {
-            folder,
-            device: device.to_owned(),
-            changes,
-            upkeep: Upkeep::default(),
-            filter: None,
-            name_servers: Vec::new(),
-            filter_is_missing: false,
-            resolver: None,
-            clock: MonotonicClock::start(),
-        }));
+        let state = Arc::new(Mutex::new(State::new(folder, device, changes)));
         let (is_over, waker) = (Arc::new(AtomicBool::new(false)), watch.waker());
         let (shared, ends) = (Arc::clone(&state), Arc::clone(&is_over));
         #[expect(
@@ -143,6 +133,20 @@ fn keep(watch: &mut RoutingWatch, state: &Mutex<State>, is_over: &AtomicBool, re
 }
 
 impl State {
+    fn new(folder: PathBuf, device: &str, changes: Changes) -> Self {
+        Self {
+            folder,
+            device: device.to_owned(),
+            changes,
+            upkeep: Upkeep::default(),
+            filter: None,
+            name_servers: Vec::new(),
+            filter_is_missing: false,
+            resolver: None,
+            clock: MonotonicClock::start(),
+        }
+    }
+
     pub(super) fn now(&self) -> Instant {
         self.clock.now()
     }
@@ -183,11 +187,9 @@ impl State {
             let now = self.now();
             notices.extend(self.upkeep.handle_outcome(now, &kept, outcome).map(|notice| (kept, notice)));
         }
-        // First, so that a reader of the warning finds it in the status.
-        if !notices.is_empty() {
-            report
-                .set_missing(self.upkeep.missing().map(|(kept, why)| format!("{}: {why}", self.words(kept))).collect());
-        }
+        // First, so that a reader of the warning finds it in the status. In any case: what is kept
+        // may have changed.
+        report.set_missing(self.upkeep.missing().map(|(kept, why)| format!("{}: {why}", self.words(kept))).collect());
         for (kept, notice) in &notices {
             report.warn(&self.text(kept, notice));
         }
@@ -271,6 +273,10 @@ impl State {
                 format!("another program has removed {words}, which cannot be made again ({why}): {open}")
             }
             Notice::Back => format!("{words}: it is in force again"),
+            Notice::Impossible => {
+                let owner = if *kept == Kept::Names { "systemd-resolved" } else { &self.device };
+                format!("{words}: it is not missed any more, because {owner} is gone")
+            }
             Notice::Contested => format!(
                 "another program removes {words} again and again; it is made again each time. Let that program leave \
                  {} alone",
@@ -312,4 +318,25 @@ pub(super) fn check_kill_switch(device: &str) -> Result<(), String> {
         };
 format!("--kill-switch needs nftables to refuse packets, which fails here ({error}): {remedy}, or leave the option out")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_kept_any_more_is_not_listed_as_missing() {
+        let report = UpkeepReport::new(false, true);
+        let mut state = State::new(PathBuf::new(), "litz7", Changes::default());
+        state.keep(Kept::Names);
+        for _ in 0..3 {
+            let now = state.now();
+            state.upkeep.handle_outcome(now, &Kept::Names, Err("no".to_owned()));
+        }
+        report.set_missing(state.upkeep.missing().map(|(kept, _)| state.words(kept)).collect());
+        assert_eq!(report.missing().len(), 1);
+        state.upkeep.retain(|_| false);
+        state.look(RoutingNews::default(), &report);
+        assert_eq!(report.missing(), [""; 0]);
+    }
 }
