@@ -202,17 +202,23 @@ impl Follower {
     }
 
     fn run(mut self, mut watch: LinkWatch, mut on_look: impl FnMut(&[Interface]) -> PathChanges) {
-        let (mut is_incomplete, mut look_after) = (false, None::<Duration>);
+        let (mut is_incomplete, mut is_unread, mut look_after) = (false, false, None::<Duration>);
         loop {
-            let retry = is_incomplete.then_some(RETRY_INTERVAL);
+            let retry = (is_incomplete || is_unread).then_some(RETRY_INTERVAL);
             let news = match watch.wait(retry.into_iter().chain(look_after).min().unwrap_or(WAIT_MAX)) {
                 Ok(LinkNews::Woken) => return,
                 Ok(news) => news,
                 Err(error) => return tracing::error!(%error, "changes of links are not followed any more"),
             };
-            let has_changed = news == LinkNews::MayHaveChanged;
-            // A table that cannot be read now is read after the next change.
-            let Ok(interfaces) = net::interfaces() else { continue };
+            is_unread |= news == LinkNews::MayHaveChanged;
+            let interfaces = match net::interfaces() {
+                Ok(interfaces) => interfaces,
+                Err(error) => {
+                    tracing::warn!(%error, "the links cannot be read");
+                    continue;
+                }
+            };
+            let has_changed = std::mem::take(&mut is_unread);
             is_incomplete = self.apply(&interfaces);
             if !has_changed && look_after.is_none() {
                 continue;

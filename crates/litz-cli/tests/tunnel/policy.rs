@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde_json::{Value, json};
 
 use super::{World, ip};
@@ -197,6 +198,36 @@ fn networks_that_the_client_gets_while_its_server_is_away_are_its_own() {
     server.wait_for("client");
     assert_eq!(world.device_to("192.168.7.9").as_deref(), Some("litz0"));
     assert_eq!(warnings(&client, "network_collides"), 1, "{:#?}", client.seen);
+    World::end(client, server);
+}
+
+#[test]
+fn networks_that_cannot_be_read_at_once_are_followed_as_soon_as_they_can() {
+    let Some(world) = World::new("unread", 1, &[]) else { return };
+    let (mut server, ticket) = world.serve(&["--route=192.168.7.0/24"]);
+    let mut client = world.litz(&world.client, &["up", &ticket]);
+    client.wait_for("up");
+    server.wait_for("client");
+    // Files that are open stay so, and there are no more.
+    let limit = |litz: &Litz, files: u64| {
+        let process = Pid::from_raw(litz.id().cast_signed());
+        let limit = Rlimit { current: Some(files), maximum: Some(4096) };
+        prlimit(process, Resource::Nofile, limit).expect("it is this test's");
+    };
+    [&client, &server].iter().for_each(|litz| limit(litz, 3));
+    world.add_network(&world.client, "lan0", "192.168.7.1/23");
+    world.add_network(&world.server, "lan1", "10.76.0.129/25");
+    for litz in [&mut client, &mut server] {
+        let is_told = |event: &Value| {
+            let message = event["message"].as_str().unwrap_or_default();
+            event["kind"] == "network_changed" && message.starts_with("cannot read the networks of this host")
+        };
+        litz.wait_until(is_told);
+    }
+    [&client, &server].iter().for_each(|litz| limit(litz, 4096));
+    world.await_device_to("192.168.7.9", "lan0");
+    server.wait_until(|event| event["kind"] == "network_collides");
+    ip(&format!("-n {} link del lan1", world.server));
     World::end(client, server);
 }
 

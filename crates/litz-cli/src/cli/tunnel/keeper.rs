@@ -24,6 +24,9 @@ use super::upkeep_report::UpkeepReport;
 /// With the pauses of [`Upkeep`] it is back within 200 ms.
 const NAMES_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Pause after an error of the system: changes meanwhile are seen at the next look.
+const PAUSE: Duration = Duration::from_millis(200);
+
 /// How long the thread waits where nothing is due.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
 
@@ -45,8 +48,12 @@ pub(super) struct State {
     pub(super) upkeep: Upkeep<Kept>,
     /// The packet filter as it was asked for, and as `nft` shows it.
     filter: Option<(KillSwitch, String)>,
+    /// Whether the packet filter may have changed since it was read last.
+    filter_is_unread: bool,
     /// Whether the packet filter was found to be missing or changed.
     filter_is_missing: bool,
+    /// Whether the routes could not be read at the last look.
+    is_blind: bool,
     /// The systemd-resolved that was told the name servers.
     resolver: Option<Resolver>,
     /// The name servers that were asked for.
@@ -118,15 +125,23 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 fn keep(watch: &mut RoutingWatch, state: &Mutex<State>, is_over: &AtomicBool, report: &UpkeepReport) {
-    // All may have changed before the watch began.
-    let mut news = RoutingNews { routing: true, table: true };
+    // All may have changed before the watch began, and while it fails.
+    let all = RoutingNews { routing: true, table: true };
+    let (mut news, mut has_failed) = (all, false);
     while !is_over.load(Ordering::Acquire) {
         let wait = lock(state).look(news, report);
         news = match watch.wait(StdDuration::from_nanos(wait.as_nanos())) {
             Ok(news) => news,
             Err(error) => {
-                report.warn(&format!("changes of the routes of this host are not noticed any more: {error}"));
-                return;
+                if !std::mem::replace(&mut has_failed, true) {
+                    report.warn(&format!("changes of the routes of this host are noticed late: {error}"));
+                }
+                #[expect(
+                    clippy::disallowed_methods,
+                    reason = "the thread watches the host and has nothing to wait for"
+                )]
+                std::thread::sleep(PAUSE.into());
+                all
             }
         };
     }
@@ -141,7 +156,9 @@ impl State {
             upkeep: Upkeep::default(),
             filter: None,
             name_servers: Vec::new(),
+            filter_is_unread: false,
             filter_is_missing: false,
+            is_blind: false,
             resolver: None,
             clock: MonotonicClock::start(),
         }
@@ -164,25 +181,37 @@ impl State {
 
     /// Makes again what is missing, and returns for how long to wait.
     fn look(&mut self, news: RoutingNews, report: &UpkeepReport) -> Duration {
-        let now = self.now();
-        let observed = match Observed::read(MARK) {
-            Ok(observed) => observed,
-            Err(error) => {
-                report.warn(&format!("cannot read the routes of this host: {error}"));
-                return Duration::from_secs(1);
+        self.filter_is_unread |= news.table;
+        match Observed::read(MARK) {
+            Ok(observed) => {
+                self.is_blind = false;
+                self.look_at(&observed, report)
             }
-        };
-        self.look_at_filter(news, &observed);
+            Err(error) => {
+                if !std::mem::replace(&mut self.is_blind, true) {
+                    report.warn(&format!(
+                        "cannot read the routes of this host: {error}: what is removed is not made again until that is \
+                         possible"
+                    ));
+                }
+                PAUSE
+            }
+        }
+    }
+
+    fn look_at(&mut self, observed: &Observed, report: &UpkeepReport) -> Duration {
+        let now = self.now();
+        self.look_at_filter(observed);
         let filter = if self.filter_is_missing { Presence::Missing } else { Presence::Present };
         let names = self.changes.names.as_ref().map(|names| names.presence(self.resolver.as_ref()));
         let presence = |kept: &Kept| match kept {
             Kept::Filter => filter,
-            Kept::Setting(setting) => presence(setting, &observed),
+            Kept::Setting(setting) => presence(setting, observed),
             Kept::Names => names.unwrap_or(Presence::Impossible),
         };
         let (due, mut notices) = self.upkeep.look(now, presence);
         for kept in due {
-            let outcome = self.make(&kept, &observed);
+            let outcome = self.make(&kept, observed);
             tracing::info!(setting = %self.words(&kept), ?outcome, "it was missing");
             let now = self.now();
             notices.extend(self.upkeep.handle_outcome(now, &kept, outcome).map(|notice| (kept, notice)));
@@ -224,9 +253,10 @@ impl State {
     }
 
     /// Looks whether the packet filter is as it was made, and fits it to the routes.
-    fn look_at_filter(&mut self, news: RoutingNews, observed: &Observed) {
+    fn look_at_filter(&mut self, observed: &Observed) {
         let Some((switch, shown)) = &self.filter else { return };
-        if news.table || self.filter_is_missing {
+        if std::mem::take(&mut self.filter_is_unread) || self.filter_is_missing {
+            // One that cannot be read is made again.
             self.filter_is_missing = !nftables::read(TABLE).is_ok_and(|text| text.as_deref() == Some(shown));
         }
         let is_outdated = kill_switch(&self.device, observed).is_ok_and(|wanted| wanted != *switch);

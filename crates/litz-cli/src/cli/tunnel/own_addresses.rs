@@ -6,6 +6,7 @@ use tunnel::own_networks::{OwnNetwork, OwnNetworks};
 
 use super::addresses::{InterfaceAddress, check_that_networks_differ};
 use super::terms::{NetworkWatch, own_networks_besides};
+use crate::cli::warning::Warning;
 
 /// How many networks of each IP version a server tries. The first ones are those of the guide.
 const TRIES: u8 = 32;
@@ -90,18 +91,11 @@ impl Collisions {
         Self { device: device.to_owned(), addresses: addresses.to_vec(), watch, told: Vec::new() }
     }
 
-    /// Messages about collisions that are new.
-    pub(super) fn news(&mut self) -> Vec<String> {
-        if !self.watch.may_have_changed() {
-            return Vec::new();
-        }
-        let own = match own_networks_besides(&self.device) {
-            Ok(own) => own,
-            Err(error) => {
-                tracing::warn!(error, "the networks of this host are not followed");
-                return Vec::new();
-            }
-        };
+    /// Warnings about collisions that are new.
+    pub(super) fn news(&mut self) -> Vec<(Warning, String)> {
+        let mut warnings = Vec::new();
+        let (device, warn) = (&self.device, |why: &str| warnings.push((Warning::NetworkChanged, why.to_owned())));
+        let Some(own) = self.watch.read_changes(|| own_networks_besides(device), warn) else { return warnings };
         let collisions = self.addresses.iter().filter_map(|address| {
             let own = own.overlapping(&address.network)?;
             Some((own.clone(), format!(
@@ -112,9 +106,9 @@ impl Collisions {
         });
         let (networks, messages): (Vec<_>, Vec<_>) = collisions.unzip();
         let news = networks.iter().zip(messages).filter(|(network, _)| !self.told.contains(network));
-        let news = news.map(|(_, message)| message).collect();
+        warnings.extend(news.map(|(_, message)| (Warning::NetworkCollides, message)));
         self.told = networks;
-        news
+        warnings
     }
 }
 

@@ -406,8 +406,8 @@ impl<'a> Server<'a> {
         self.serving.links.tell(self.options.transport.json, self.options.transport.quiet);
         let admission = &self.serving.admission;
         admission.refresh_keys(&self.visits, |kind, message| self.warn(kind, message));
-        let collisions = self.collisions.lock().unwrap_or_else(PoisonError::into_inner).news();
-        collisions.iter().for_each(|message| self.warn(Warning::NetworkCollides, message));
+        let news = self.collisions.lock().unwrap_or_else(PoisonError::into_inner).news();
+        news.iter().for_each(|(kind, message)| self.warn(*kind, message));
         match admission {
             Admission::Ticket(ticket) if ticket.is_revoked() => {
                 return Some(Err("the ticket was revoked: run the command again for a new ticket".to_owned()));

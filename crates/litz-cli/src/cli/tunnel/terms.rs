@@ -33,7 +33,13 @@ pub(super) struct HostPolicy {
 }
 
 /// Watches the networks of this host.
-pub(super) struct NetworkWatch(LinkWatch);
+pub(super) struct NetworkWatch {
+    watch: LinkWatch,
+    /// They may have changed, and were not read since.
+    is_unread: bool,
+    /// The latest attempt to read them has failed.
+    has_failed: bool,
+}
 
 impl HostPolicy {
     pub(super) const fn new(policy: Policy, device: Option<String>, server: Fingerprint) -> Self {
@@ -97,19 +103,42 @@ impl NetworkWatch {
     /// A message for the user.
     pub(super) fn open() -> Result<Self, String> {
         LinkWatch::open()
-            .map(|(watch, _)| Self(watch))
+            .map(|(watch, _)| Self { watch, is_unread: false, has_failed: false })
             .map_err(|error| format!("cannot watch the networks of this host: {error}"))
     }
 
-    /// Whether networks may have changed since the last call.
-    pub(super) fn may_have_changed(&mut self) -> bool {
-        self.0.wait(Duration::ZERO).is_ok_and(|news| news == LinkNews::MayHaveChanged)
+    /// What `read` returns, if networks may have changed since it succeeded last. `warn` is told
+    /// when it fails for the first time: it is called again at the next call, whether something
+    /// changes or not.
+    pub(super) fn read_changes<T>(
+        &mut self,
+        read: impl FnOnce() -> Result<T, String>,
+        warn: impl FnOnce(&str),
+    ) -> Option<T> {
+        self.is_unread |= !matches!(self.watch.wait(Duration::ZERO), Ok(LinkNews::None | LinkNews::Woken));
+        if !self.is_unread {
+            return None;
+        }
+        match read() {
+            Ok(networks) => {
+                (self.is_unread, self.has_failed) = (false, false);
+                Some(networks)
+            }
+            Err(why) => {
+                if !std::mem::replace(&mut self.has_failed, true) {
+                    warn(&format!(
+                        "{why}: changes of the networks have no effect on the tunnel until that is possible"
+                    ));
+                }
+                None
+            }
+        }
     }
 
     /// Waits until networks may have changed, or the user ends the command.
     pub(super) fn await_change(&mut self, cancel: &CancelToken) {
         while !cancel.is_cancelled() {
-            match self.0.wait(LOOK_INTERVAL) {
+            match self.watch.wait(LOOK_INTERVAL) {
                 Ok(LinkNews::None | LinkNews::Woken) => {}
                 Ok(LinkNews::MayHaveChanged) | Err(_) => return,
             }
@@ -139,4 +168,27 @@ pub(super) fn left_out_json(left_out: &LeftOut) -> Value {
     json!({
         "what": left_out.item.to_string(), "reason": left_out.reason.label(), "message": left_out.to_string(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_counts_until_it_was_read_and_a_failure_is_told_once() {
+        let mut watch = NetworkWatch::open().expect("a socket");
+        let mut warnings = Vec::new();
+        watch.is_unread = true;
+        for _ in 0..2 {
+            let read = watch.read_changes(|| Err::<(), _>("no socket".to_owned()), |why| warnings.push(why.to_owned()));
+            assert_eq!(read, None);
+        }
+        assert_eq!(watch.read_changes(|| Ok(1), |why| warnings.push(why.to_owned())), Some(1));
+        assert!(warnings.len() == 1 && warnings[0].starts_with("no socket: "), "{warnings:?}");
+        assert!(!watch.is_unread);
+        // A later failure is told again.
+        watch.is_unread = true;
+        watch.read_changes(|| Err::<(), _>("no socket".to_owned()), |why| warnings.push(why.to_owned()));
+        assert_eq!(warnings.len(), 2);
+    }
 }

@@ -37,16 +37,9 @@ impl Follower {
         network: &mut Option<HostNetwork>,
         server: Option<(PeerId, &Peer)>,
     ) -> Option<String> {
-        if !self.watch.may_have_changed() {
-            return None;
-        }
-        let terms = match client.policy.terms(&self.accepted) {
-            Ok(terms) => terms,
-            Err(error) => {
-                tracing::warn!(error, "the networks of this host are not followed");
-                return None;
-            }
-        };
+        let Self { watch, accepted } = self;
+        let warn = |why: &str| client.warn(Warning::NetworkChanged, why);
+        let terms = watch.read_changes(|| client.policy.terms(accepted), warn)?;
         if let Some(refusal) = terms.refusal() {
             return Some(refusal.to_string());
         }
