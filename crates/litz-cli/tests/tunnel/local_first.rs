@@ -1,8 +1,9 @@
-//! A failure on a client's own host comes before its server has bound the ticket.
+//! A failure on a client's own host comes before its server has bound the ticket, and one on a
+//! server's host before it revokes a ticket.
 
 use std::process::Command;
 
-use super::World;
+use super::{World, ip};
 use crate::support::Litz;
 
 #[test]
@@ -17,6 +18,7 @@ fn a_client_whose_host_cannot_have_the_tunnel_leaves_the_ticket_to_another_one()
             &["--dns"],
             "is a link to ../run/nowhere/file, whose folder does not exist",
         ),
+        ("true", &["--userspace", "--gateway", "--dynamic=203.0.113.1:1080"], "203.0.113.1"),
     ] {
         let state = format!("--state-dir={}", world.path("state-true").display());
         let mut command = Command::new("ip");
@@ -28,6 +30,22 @@ fn a_client_whose_host_cannot_have_the_tunnel_leaves_the_ticket_to_another_one()
     }
     let state = format!("--state-dir={}", world.path("state-other").display());
     let mut client = Litz::of(world.command(&world.client).args(["up", &state, "--json", &ticket]));
+    client.wait_for("up");
+    World::end(client, server);
+}
+
+#[test]
+fn a_server_whose_host_cannot_have_the_tunnel_leaves_the_earlier_ticket_as_it_was() {
+    let Some(world) = World::new("revoked", 1, &[]) else { return };
+    let (mut server, ticket) = world.serve(&[]);
+    server.kill();
+    // A device of that name is there.
+    ip(&format!("-n {} link add litz0 type veth peer name other", world.server));
+    world.litz(&world.server, &["serve", "--new-ticket"]).fail(2, "litz0");
+    ip(&format!("-n {} link del litz0", world.server));
+    let (server, again) = world.serve(&[]);
+    assert_eq!(again, ticket);
+    let mut client = world.litz(&world.client, &["up", &ticket]);
     client.wait_for("up");
     World::end(client, server);
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use litz::identity::PublicKey;
 use litz::{Endpoint, EventHandler, TransportConfig};
 use transfer::TicketAddress;
+use transfer::store::{Issued, Serving as ServedClaim};
 use units::Duration;
 
 use super::allowed::ReadKeys;
@@ -56,11 +57,33 @@ pub(crate) struct Serving {
     pub(crate) advice: Vec<String>,
 }
 
+/// A command that listens, and admits no one yet: no ticket was issued or revoked.
+pub(crate) struct Opened<'a> {
+    endpoint: Endpoint,
+    links: Links,
+    addresses: Vec<TicketAddress>,
+    advice: Vec<String>,
+    options: &'a TransportOptions,
+    admission: AdmissionRequest<'a>,
+    unfinished: Option<(Issued, ServedClaim)>,
+    now: u64,
+    port: u16,
+}
+
 /// Listens, and takes the unfinished ticket or issues another one.
 ///
 /// # Errors
 /// A message for the user.
 pub(crate) fn start(request: Request<'_>, state: &HostState) -> Result<Serving, String> {
+    open(request, state)?.admit(state)
+}
+
+/// Listens. What else may fail on this host comes before [`admit`](Opened::admit), which may revoke
+/// a ticket.
+///
+/// # Errors
+/// A message for the user.
+pub(crate) fn open<'a>(request: Request<'a>, state: &HostState) -> Result<Opened<'a>, String> {
     let Request { listening, options, transport, tls, admission, event_handler } = request;
     let now = host::ticket_clock();
     let unfinished = unfinished_ticket(&admission, state, now)?;
@@ -86,6 +109,17 @@ pub(crate) fn start(request: Request<'_>, state: &HostState) -> Result<Serving, 
     config.event_handler = event_handler;
     let endpoint = Endpoint::with_sockets(config, sockets).map_err(|error| error.to_string())?;
     let links = Links::follow(baseline, bound, |_| PathChanges::default());
-    let admission = Admission::prepare(&admission, options, state, now, port, unfinished)?;
-    Ok(Serving { endpoint, links, admission, addresses, advice })
+    Ok(Opened { endpoint, links, addresses, advice, options, admission, unfinished, now, port })
+}
+
+impl Opened<'_> {
+    /// Takes the unfinished ticket or issues another one.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub(crate) fn admit(self, state: &HostState) -> Result<Serving, String> {
+        let Self { endpoint, links, addresses, advice, options, admission, unfinished, now, port } = self;
+        let admission = Admission::prepare(&admission, options, state, now, port, unfinished)?;
+        Ok(Serving { endpoint, links, admission, addresses, advice })
+    }
 }

@@ -40,7 +40,7 @@ use crate::cli::recording::Recording;
 use crate::cli::serving::admission::{Places, VisitorId};
 use crate::cli::serving::allowed::ReadKeys;
 use crate::cli::serving::authorisation::{Admission, check_lifetime};
-use crate::cli::serving::start::{AdmissionRequest, Request, Serving, start};
+use crate::cli::serving::start::{AdmissionRequest, Request, Serving, open};
 use crate::cli::serving::visits::{Closing, Visits};
 use crate::cli::transport_options::TransportOptions;
 use crate::cli::warning::Warning;
@@ -240,8 +240,8 @@ impl<'a> Server<'a> {
             admission: admission(options, settings, &addresses, &purpose),
             event_handler: Some(Arc::clone(&events) as _),
         };
-        let serving = start(request, &state)?;
-        let visits = Arc::new(Visits::new(serving.admission.visitors(PLACES), HOST));
+        // What can fail on this host is tried before a ticket is issued, and another one revoked.
+        let opened = open(request, &state)?;
         let own: Vec<(IpAddr, u8)> = offer.addresses.iter().map(|own| (own.address, own.network.bits())).collect();
         let mut network = HostNetwork::begin(&folder(), &options.tun, &ipv6, false, &report)?;
         let tun = Tun::open_tunnel(&options.tun, &own, options.mtu).map_err(|error| error.to_string())?;
@@ -256,6 +256,8 @@ impl<'a> Server<'a> {
         }
         let collisions = Mutex::new(Collisions::watch(&options.tun, &offer.addresses, watch));
         let pool = Mutex::new(open_pool(options, &offer.addresses, &clients)?);
+        let serving = opened.admit(&state)?;
+        let visits = Arc::new(Visits::new(serving.admission.visitors(PLACES), HOST));
         let server = Self {
             options,
             offer,

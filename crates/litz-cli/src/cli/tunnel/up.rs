@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration as StdDuration;
 
 use clap::Args;
@@ -35,7 +35,7 @@ use super::settings_file;
 use super::status::peer_json;
 use super::terms::{HostPolicy, NetworkWatch, device_addresses, device_routes};
 use super::upkeep_report::UpkeepReport;
-use super::userspace::{Userspace, UserspaceOptions};
+use super::userspace::{Ports, Userspace, UserspaceOptions};
 use crate::cli::connect::{ConnectFailure, Connected, Connector, UNANSWERED, look_up};
 use crate::cli::credential::CredentialOptions;
 use crate::cli::forward::report::Report;
@@ -198,6 +198,8 @@ struct Client<'a> {
     has_warned_of_unanswered: AtomicBool,
     /// Announces packets of the device to the thread of the connection.
     events: Arc<DeviceEvents>,
+    /// The ports for programs, until the device is made, if the kernel has none.
+    ports: Mutex<Option<Ports>>,
 }
 
 /// What a server tells at first.
@@ -308,6 +310,7 @@ impl<'a> Client<'a> {
         let ipv6 = if has_device { Ipv6::of_this_host(&options.tun) } else { Ipv6::USABLE };
         let policy = HostPolicy::new(options.policy(), has_device.then(|| options.tun.clone()), ticket.receiver);
         let events = DeviceEvents::new().map_err(|error| format!("cannot watch the device: {error}"))?;
+        let ports = (!has_device).then(|| Ports::open(&options.userspace)).transpose()?;
         Ok(Self {
             options,
             recording,
@@ -322,6 +325,7 @@ impl<'a> Client<'a> {
             cancel,
             has_warned_of_unanswered: AtomicBool::new(false),
             events,
+            ports: Mutex::new(ports),
         })
     }
 
@@ -644,7 +648,10 @@ impl<'a> Client<'a> {
     fn begin_userspace(&self, terms: &Terms) -> Result<(Tun, Userspace), String> {
         let [tun, inner] = Tun::pair(&self.options.tun).map_err(|error| error.to_string())?;
         let report = Arc::new(Report::new(&self.options.transport));
-        let front = Userspace::start(&self.options.userspace, inner, terms, self.options.transport.busy_poll, &report)?;
+        // Another device needs them again.
+        let open = self.ports.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let ports = open.map_or_else(|| Ports::open(&self.options.userspace), Ok)?;
+        let front = Userspace::start(ports, inner, terms, self.options.transport.busy_poll, &report)?;
         Ok((tun, front))
     }
 

@@ -99,6 +99,35 @@ impl UserspaceOptions {
     }
 }
 
+/// The ports of this host at which programs reach the tunnel. They are open before anything else is
+/// tried: connections wait until the tunnel is there.
+pub(super) struct Ports {
+    runtime: Runtime,
+    proxies: Vec<Bound>,
+    forwards: Vec<(Bound, Target)>,
+}
+
+impl Ports {
+    /// Opens those of the options.
+    ///
+    /// # Errors
+    /// A message for the user: a port is taken, or the system refuses a thread.
+    pub(super) fn open(options: &UserspaceOptions) -> Result<Self, String> {
+        let mut builder = Builder::new_multi_thread();
+        let runtime = builder.worker_threads(WORKERS).max_blocking_threads(LOOKUPS_MAX).enable_all().build();
+        let runtime = runtime.map_err(|error| format!("cannot start the threads for sockets: {error}"))?;
+        let context = runtime.enter();
+        let proxy = |dynamic: Dynamic| {
+            Bound::open_here(&Listen::Port { protocol: Protocol::Tcp, bind: dynamic.bind, port: dynamic.port })
+        };
+        let proxies = options.proxies().into_iter().map(proxy).collect::<Result<_, _>>()?;
+        let forward = |forward: &Forward| Ok((Bound::open_here(&forward.listen)?, forward.target.clone()));
+        let forwards = options.local.iter().map(forward).collect::<Result<_, String>>()?;
+        drop(context);
+        Ok(Self { runtime, proxies, forwards })
+    }
+}
+
 /// The host in the tunnel, with its listeners on this host. All end when this is dropped.
 pub(super) struct Userspace {
     network: Arc<Network>,
@@ -113,23 +142,22 @@ impl Userspace {
     /// Starts on `tun`, with what the server has assigned.
     ///
     /// # Errors
-    /// A message for the user: a port is taken, or the system refuses a thread.
+    /// A message for the user: the system refuses a thread.
     pub(super) fn start(
-        options: &UserspaceOptions,
+        ports: Ports,
         tun: Tun,
         terms: &Terms,
         busy_poll: Duration,
         report: &Arc<Report>,
     ) -> Result<Self, String> {
+        let Ports { runtime, proxies, forwards } = ports;
         let network = Arc::new(Network::start(tun, terms, busy_poll)?);
-        let mut builder = Builder::new_multi_thread();
-        let runtime = builder.worker_threads(WORKERS).max_blocking_threads(LOOKUPS_MAX).enable_all().build();
-        let runtime = runtime.map_err(|error| format!("cannot start the threads for sockets: {error}"))?;
         let (mut listeners, handshakes) = (JoinSet::new(), Arc::<Handshakes>::default());
         {
             let _context = runtime.enter();
             let (network, report, handshakes) = (Arc::clone(&network), Arc::clone(report), Arc::clone(&handshakes));
-            listen(options, &Front { network, report, places: places(), handshakes }, &mut listeners)?;
+            let front = Front { network, report, places: places(), handshakes };
+            serve(proxies, forwards, &front, &mut listeners);
         }
         Ok(Self { network, handshakes, runtime: Some(runtime), _listeners: listeners })
     }
@@ -152,22 +180,19 @@ impl Drop for Userspace {
     }
 }
 
-fn listen(options: &UserspaceOptions, front: &Front, tasks: &mut JoinSet<()>) -> Result<(), String> {
-    for dynamic in options.proxies() {
-        let listen = Listen::Port { protocol: Protocol::Tcp, bind: dynamic.bind, port: dynamic.port };
-        let bound = Bound::open_here(&listen)?;
+fn serve(proxies: Vec<Bound>, forwards: Vec<(Bound, Target)>, front: &Front, tasks: &mut JoinSet<()>) {
+    for bound in proxies {
         tell(&front.report, "dynamic", &bound, "SOCKS5");
         let front = front.clone();
         let places = Arc::clone(&front.places);
         bound.serve_with(&places, move |socket, permit, origin| front.serve_proxy(socket, permit, origin), tasks);
     }
-    for forward in &options.local {
-        let Target::Host(protocol, target) = &forward.target else { continue };
-        let bound = Bound::open_here(&forward.listen)?;
-        tell(&front.report, "local", &bound, &forward.target.to_string());
+    for (bound, target) in forwards {
+        tell(&front.report, "local", &bound, &target.to_string());
+        let Target::Host(protocol, target) = target else { continue };
         match protocol {
             Protocol::Tcp => {
-                let (front, target) = (front.clone(), target.clone());
+                let front = front.clone();
                 let places = Arc::clone(&front.places);
                 let act = move |socket, permit, origin| front.serve_target(socket, permit, origin, target.clone());
                 bound.serve_with(&places, act, tasks);
@@ -180,7 +205,6 @@ fn listen(options: &UserspaceOptions, front: &Front, tasks: &mut JoinSet<()>) ->
             }
         }
     }
-    Ok(())
 }
 
 fn tell(report: &Report, kind: &str, bound: &Bound, target: &str) {
