@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::underlay::give_default_routes;
 use super::{Running, World, ip, try_outside};
 use crate::support::Litz;
-use crate::support::needs::path_of;
+use crate::support::needs::{path_of, skipped};
 
 /// Sends packets by every kind of socket that a user without capabilities can open, and by one that root has given a
 /// source route, each to its own port or with its own text, in rounds, until FILE.stop is there: FILE. FILE.round has the
@@ -625,4 +625,23 @@ fn a_kill_switch_is_refused_where_nftables_is_missing_and_nothing_is_changed() {
         Litz::of(command.env("RUNTIME_DIRECTORY", world.path("run-true"))).fail(2, words);
         assert_eq!(rules(&world), before);
     }
+}
+
+#[test]
+fn a_kill_switch_of_a_command_with_a_capability_of_its_file_is_refused_with_what_helps() {
+    let Some(world) = World::new("filecap", 1, &["nft", "setpriv"]) else { return };
+    let program = world.path_for_all("litz");
+    std::fs::copy(env!("CARGO_BIN_EXE_litz"), &program).expect("a copy");
+    // `struct vfs_cap_data` of version 2 (linux/capability.h), effective: CAP_NET_ADMIN (12) is
+    // permitted.
+    let words = [0x0200_0001_u32, 1 << 12, 0, 0, 0];
+    let value: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let flags = rustix::fs::XattrFlags::empty();
+    if let Err(error) = rustix::fs::setxattr(&program, "security.capability", &value, flags) {
+        return skipped(&format!("files of the temporary folder have no capabilities: {error}"));
+    }
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", &world.client, "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);
+    command.arg(&program).args(["tunnel", "up", "--all", "--kill-switch", "--json", "litz1"]);
+    Litz::of(&mut command).fail(2, "AmbientCapabilities=CAP_NET_ADMIN");
 }

@@ -18,6 +18,7 @@ use units::{Duration, Instant};
 use super::changes::Changes;
 use super::host_network::MARK;
 use super::name_service::{NameService, Resolver};
+use super::privileges::programs_have_net_admin;
 use super::upkeep_report::UpkeepReport;
 
 /// How often the file with the name servers is read: no notification covers a file that is mounted, linked or replaced.
@@ -344,9 +345,19 @@ pub(super) fn check_kill_switch(device: &str) -> Result<(), String> {
     nftables::check(&switch.script()).map_err(|error| {
         let remedy = match error {
             nftables::NftError::Program(_) => "install the package nftables",
-            nftables::NftError::Refused(_) => "use a kernel that has nftables (CONFIG_NF_TABLES_INET, CONFIG_NFT_REJECT)",
+            // It is not given to the program here: the user of a command with a capability chooses
+            // its PATH.
+            nftables::NftError::Refused(_) if !programs_have_net_admin() => {
+                "a capability of this command's file is none of the programs that it runs: run it as root, or with the \
+                 ambient capability (AmbientCapabilities=CAP_NET_ADMIN of systemd)"
+            }
+            nftables::NftError::Refused(_) => {
+                "use a kernel that has nftables (CONFIG_NF_TABLES_INET, CONFIG_NFT_REJECT)"
+            }
         };
-format!("--kill-switch needs nftables to refuse packets, which fails here ({error}): {remedy}, or leave the option out")
+        format!(
+            "--kill-switch needs nftables to refuse packets, which fails here ({error}): {remedy}, or leave the option out"
+        )
     })
 }
 

@@ -6,8 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::thread::{
-    CapabilitySet, CapabilitySets, capabilities, remove_capability_from_bounding_set, set_capabilities,
-    set_no_new_privs,
+    CapabilitySet, CapabilitySets, capabilities, capability_is_in_ambient_set, remove_capability_from_bounding_set,
+    set_capabilities, set_no_new_privs,
 };
 
 /// For the device, its routes and marks; for sockets that are bound to a device; for a port below 1024.
@@ -25,6 +25,14 @@ pub(super) fn require_those_for_a_device(otherwise: &str) -> Result<(), String> 
         return Ok(());
     }
     Err(format!("the tunnel's network device needs root, or CAP_NET_ADMIN{otherwise}"))
+}
+
+/// Whether programs that this command runs have CAP_NET_ADMIN: those of root, and those of a
+/// command that has the capability in its ambient set, which a file with capabilities does not give
+/// (capabilities(7)).
+pub(super) fn programs_have_net_admin() -> bool {
+    rustix::process::geteuid().is_root()
+        || capability_is_in_ambient_set(CapabilitySet::NET_ADMIN).is_ok_and(|is_in_it| is_in_it)
 }
 
 /// Gives up all other privileges of this thread, and of the threads and programs that it starts from now on.
