@@ -9,8 +9,10 @@
 //! | `a/**` | everything in `a`: `**` matches any bytes, `/` among them |
 //! | `a/***` | `a` and everything in it |
 //!
-//! `*` and `?` never match a `/`, and `[a-z]` is a set. The first pattern that matches decides; what
-//! no pattern matches is sent. A directory that is excluded is not looked into.
+//! `*` and `?` never match a `/`. `[a-z]` is a set, with classes as in `[[:digit:]]`, and `[!a-z]` and
+//! `[^a-z]` are all other bytes. `\` takes the special meaning from the next byte, but only in a pattern
+//! with `*`, `?` or `[`: in others it stands for itself. The first pattern that matches decides; what no
+//! pattern matches is sent. A directory that is excluded is not looked into.
 
 use std::fmt;
 
@@ -19,6 +21,10 @@ use std::os::unix::ffi::OsStrExt;
 use regex::bytes::Regex;
 
 use super::names::RelativePath;
+
+mod set;
+
+use set::Set;
 
 /// The most patterns in one filter: each costs a match for every name.
 pub const PATTERNS_MAX: usize = 1000;
@@ -47,7 +53,8 @@ struct Rule {
 pub enum FilterError {
     /// It is empty or only slashes.
     Empty,
-    /// It has a set without an end, or one with an impossible range; or it ends in a backslash.
+    /// It has a set without an end, or one with an impossible range or an unknown class; or it ends in a
+    /// backslash that is an escape.
     Syntax(String),
     /// It is longer than [`PATTERN_LEN_MAX`].
     TooLong,
@@ -90,13 +97,14 @@ impl Filter {
 
     fn add(&mut self, pattern: &str, admits: bool) -> Result<(), FilterError> {
         if let Some(directory) = pattern.strip_suffix("/***") {
-            self.push(&format!("{directory}/"), admits)?;
-            return self.push(&format!("{directory}/**"), admits);
+            self.push(&format!("{directory}/"), true, admits)?;
+            return self.push(&format!("{directory}/**"), true, admits);
         }
-        self.push(pattern, admits)
+        self.push(pattern, pattern.contains(['*', '?', '[']), admits)
     }
 
-    fn push(&mut self, pattern: &str, admits: bool) -> Result<(), FilterError> {
+    /// Adds a pattern. If it `is_wild`, its backslashes are escapes.
+    fn push(&mut self, pattern: &str, is_wild: bool, admits: bool) -> Result<(), FilterError> {
         if self.rules.len() >= PATTERNS_MAX {
             return Err(FilterError::TooMany);
         }
@@ -123,7 +131,8 @@ impl Filter {
             // A pattern of several components may begin at any depth.
             (true, false) => "(?:.*/)",
         };
-        let expression = translate(body).ok_or_else(|| FilterError::Syntax(pattern.to_owned()))?;
+        let expression = if is_wild { translate(body) } else { Some(literal(body)) };
+        let expression = expression.ok_or_else(|| FilterError::Syntax(pattern.to_owned()))?;
         let compiled = Regex::new(&format!("(?s-u)^{start}{expression}$"));
         let compiled = compiled.map_err(|_| FilterError::Syntax(pattern.to_owned()))?;
         self.rules.push(Rule { admits, pattern: compiled, is_for_directories, is_for_paths });
@@ -144,7 +153,11 @@ fn translate(pattern: &str) -> Option<String> {
             }
             b'*' => expression += "[^/]*",
             b'?' => expression += "[^/]",
-            b'[' => rest = translate_set(rest, &mut expression)?,
+            b'[' => {
+                let (set, after) = Set::parse(rest)?;
+                rest = after;
+                set.put(&mut expression);
+            }
             b'\\' => {
                 let (&escaped, after) = rest.split_first()?;
                 rest = after;
@@ -156,32 +169,11 @@ fn translate(pattern: &str) -> Option<String> {
     Some(expression)
 }
 
-/// Translates a set whose `[` was read; returns what follows it.
-fn translate_set<'a>(mut rest: &'a [u8], expression: &mut String) -> Option<&'a [u8]> {
-    // No set matches a slash.
-    *expression += "[[^/]&&[";
-    if let Some(after) = rest.strip_prefix(b"!").or_else(|| rest.strip_prefix(b"^")) {
-        *expression += "^";
-        rest = after;
-    }
-    let mut is_first = true;
-    loop {
-        let (&byte, after) = rest.split_first()?;
-        rest = after;
-        match byte {
-            b']' if !is_first => break,
-            b'-' if !is_first && rest.first().is_some_and(|next| *next != b']') => *expression += "-",
-            b'\\' => {
-                let (&escaped, after) = rest.split_first()?;
-                rest = after;
-                put_byte(expression, escaped);
-            }
-            byte => put_byte(expression, byte),
-        }
-        is_first = false;
-    }
-    *expression += "]]";
-    Some(rest)
+/// A pattern without any special byte as a regular expression.
+fn literal(pattern: &str) -> String {
+    let mut expression = String::new();
+    pattern.bytes().for_each(|byte| put_byte(&mut expression, byte));
+    expression
 }
 
 /// Writes one byte that stands for itself.
@@ -195,7 +187,8 @@ impl fmt::Display for FilterError {
             Self::Empty => f.write_str("a pattern is empty: name what is left out, as in '*.o' or 'build/'"),
             Self::Syntax(pattern) => write!(
                 f,
-                "the pattern {pattern:?} cannot be used: a [ has no ], a range in it is empty, or a backslash ends it"
+                "the pattern {pattern:?} cannot be used: a [ has no ], a range in it is empty, a class as in \
+                 [[:digit:]] is none of POSIX, or a backslash ends it"
             ),
             Self::TooLong => write!(f, "a pattern is longer than {PATTERN_LEN_MAX} bytes"),
             Self::TooMany => write!(f, "there are more than {PATTERNS_MAX} patterns"),

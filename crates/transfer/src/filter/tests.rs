@@ -31,6 +31,17 @@ fn patterns_match_names_paths_and_directories() {
         ("[!ab]x", false, &["cx"], &["ax", "x"]),
         ("[]-]", false, &["]", "-"], &["a"]),
         ("a[^b]c", false, &["adc"], &["abc", "a/c"]),
+        ("[[:digit:]]*.log", false, &["7.log", "x/7a.log"], &["a.log", "d].log"]),
+        ("[![:alpha:]_]", false, &["1", "-"], &["a", "Z", "_"]),
+        ("[^]a]", false, &["b"], &["]", "a"]),
+        ("[a-c-e]", false, &["b", "-", "e"], &["d"]),
+        ("[\\]x-z\\-]", false, &["]", "y", "-"], &["\\"]),
+        ("[[:x]", false, &["[", ":", "x"], &["]"]),
+        ("[[:]]", false, &["[]", ":]"], &["[", "x"]),
+        ("[[:upper:]-z]", false, &["A", "-", "z"], &["y"]),
+        ("a\\b", false, &["a\\b"], &["ab"]),
+        ("a\\", false, &["a\\"], &["a"]),
+        ("a\\b/***", false, &["ab/c"], &["a\\b/c"]),
         ("(a|b)", false, &["(a|b)"], &["a"]),
         ("\\*", false, &["*"], &["a"]),
         ("*", false, &["a", "a/b"], &[]),
@@ -64,7 +75,11 @@ fn patterns_that_cannot_be_used_are_named() {
         ("/", "empty"),
         ("[a", "cannot be used"),
         ("[z-a]", "cannot be used"),
-        ("a\\", "cannot be used"),
+        ("[a\\", "cannot be used"),
+        ("*\\", "cannot be used"),
+        ("[[:digit:]", "cannot be used"),
+        ("[[:number:]]", "cannot be used"),
+        ("[[::]]", "cannot be used"),
         (&"a".repeat(PATTERN_LEN_MAX + 1), "longer than"),
     ] {
         let error = Filter::default().exclude(pattern).expect_err(pattern).to_string();
@@ -75,6 +90,113 @@ fn patterns_that_cannot_be_used_are_named() {
         filter.exclude("a").unwrap();
     }
     assert_eq!(filter.exclude("a"), Err(FilterError::TooMany));
+}
+
+/// What rsync's wildmatch does with a set and one byte: the set's text after its `[`, and the byte. Also
+/// returns the rest of the text; `None` for a set that is refused.
+fn matches_as_wildmatch(text: &[u8], found: u8) -> Option<(bool, &[u8])> {
+    let at = |index: usize| text.get(index).copied();
+    let mut index = 0;
+    let is_negated = matches!(at(0), Some(b'!' | b'^'));
+    if is_negated {
+        index += 1;
+    }
+    let (mut before, mut is_in) = (None, false);
+    let mut byte = at(index)?;
+    loop {
+        if byte == b'\\' {
+            index += 1;
+            byte = at(index)?;
+            is_in |= byte == found;
+            before = Some(byte);
+        } else if byte == b'-' && before.is_some() && at(index + 1).is_some_and(|next| next != b']') {
+            index += 1;
+            if at(index) == Some(b'\\') {
+                index += 1;
+            }
+            let (first, last) = (before?, at(index)?);
+            if last < first {
+                return None;
+            }
+            is_in |= (first..=last).contains(&found);
+            before = None;
+        } else if byte == b'['
+            && at(index + 1) == Some(b':')
+            && let Some(len) = text[index + 2..].iter().position(|byte| *byte == b']')
+            && len > 0
+            && at(index + 1 + len) == Some(b':')
+        {
+            let character = char::from(found);
+            is_in |= match &text[index + 2..index + 1 + len] {
+                b"alpha" => character.is_ascii_alphabetic(),
+                b"digit" => character.is_ascii_digit(),
+                b"space" => character.is_ascii_whitespace() || found == 0x0b,
+                _ => return None,
+            };
+            index += 2 + len;
+            before = None;
+        } else {
+            is_in |= byte == found;
+            before = Some(byte);
+        }
+        index += 1;
+        byte = at(index)?;
+        if byte == b']' {
+            return Some((is_in != is_negated && found != b'/', &text[index + 1..]));
+        }
+    }
+}
+
+#[test]
+fn sets_match_the_bytes_that_rsync_matches() {
+    let parts: &[&[u8]] = &[
+        b"]",
+        b"]",
+        b"]",
+        b"-",
+        b"-",
+        b"[",
+        b"[:",
+        b":]",
+        b":",
+        b"!",
+        b"^",
+        b"\\",
+        b"a",
+        b"m",
+        b"z",
+        b"0",
+        b"/",
+        b"\xff",
+        b"[:alpha:]",
+        b"[:digit:]",
+        b"[:space:]",
+        b"[:nothing:]",
+    ];
+    let (mut used, mut refused) = (0, 0);
+    for seed in 0..4000 {
+        let mut rng = Rng::from_seed(seed);
+        let mut pick = |count: usize| (rng.next_u64() % count as u64) as usize;
+        let mut text = Vec::new();
+        for _ in 0..=pick(7) {
+            text.extend_from_slice(parts[pick(parts.len())]);
+        }
+        let shown = text.escape_ascii();
+        let Some((set, rest)) = Set::parse(&text) else {
+            assert_eq!(matches_as_wildmatch(&text, b'a'), None, "seed {seed}: [{shown}");
+            refused += 1;
+            continue;
+        };
+        let mut expression = "(?s-u)^".to_owned();
+        set.put(&mut expression);
+        let compiled = Regex::new(&format!("{expression}$")).unwrap();
+        for byte in 0..=u8::MAX {
+            let expected = matches_as_wildmatch(&text, byte);
+            assert_eq!(Some((compiled.is_match(&[byte]), rest)), expected, "seed {seed}: [{shown} and {byte:#x}");
+        }
+        used += 1;
+    }
+    assert!(used > 500 && refused > 500, "{used} used, {refused} refused");
 }
 
 /// A tree in which names of one letter recur at each depth.
@@ -106,7 +228,23 @@ fn list_of_rsync(folder: &Path, rules: &[(bool, String)]) -> Option<BTreeSet<Str
 fn random_patterns_choose_the_files_that_rsync_chooses() {
     let folder = tempfile::tempdir().unwrap();
     plant(&folder.path().join("tree"));
-    let parts = ["a", "b", "*", "*.o", "a*", "?", "[ab]", "[!b]", "x.o", "a**", "tree", "**", "file.o"];
+    let parts = [
+        "a",
+        "b",
+        "*",
+        "*.o",
+        "a*",
+        "?",
+        "[ab]",
+        "[!b]",
+        "x.o",
+        "a**",
+        "tree",
+        "**",
+        "file.o",
+        "[[:alpha:]]",
+        "[![:upper:]b]*",
+    ];
     let strict = std::env::var_os("LITZ_TEST_STRICT").is_some();
     for seed in 0..60 {
         let mut rng = Rng::from_seed(seed);
