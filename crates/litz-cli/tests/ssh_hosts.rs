@@ -416,6 +416,37 @@ fn what_is_wrong_is_said_in_a_sentence() {
     far.fail(&["file", "host:"], 2, "before the transfer was done");
 }
 
+/// The link under ssh dies without a sign once the transfer was agreed upon: nothing is read any more.
+#[test]
+fn a_transfer_does_not_wait_for_an_ssh_that_reads_nothing() {
+    let far = FarHost::new();
+    let count = 1500;
+    for folder in [far.place.path("out").join("tree"), far.home().join("from")] {
+        fs::create_dir(&folder).unwrap();
+        // Two events for each would fill the pipe several times.
+        for index in 0..count {
+            fs::write(folder.join(format!("a file with a rather long name, number {index}")), "x").unwrap();
+        }
+    }
+    let inbox = far.place.inbox();
+    for (lines, arguments, there) in [
+        (2, ["tree", "host:into"], far.home().join("into/tree")),
+        (1, ["host:from", inbox.to_str().unwrap()], inbox.join("from")),
+    ] {
+        let pipe = far.text(&format!("pipe-{lines}"));
+        far.program(
+            "ssh",
+            &format!(
+                "cd \"$FAR_HOME\" && mkfifo {pipe} && exec 4<&0\nsh -c \"$2\" <&4 >{pipe} &\nexec 3<{pipe}\n\
+                 for line in $(seq {lines}); do read -r text <&3 && echo \"$text\"; done\nwait $!"
+            ),
+        );
+        let summary = Litz::of(&mut far.command(&[&["--json"], &arguments[..]].concat())).succeed();
+        assert_eq!(summary["files_done"], count, "{summary}");
+        assert_eq!(names(&there).len(), count);
+    }
+}
+
 /// A far host that was asked for `wanted` sends `other`.
 #[test]
 fn a_far_host_stores_only_what_was_asked_for() {

@@ -19,14 +19,29 @@ static FAILURE: OnceLock<io::Error> = OnceLock::new();
 /// Results go to standard error, because received data goes to standard output.
 static IS_REDIRECTED: AtomicBool = AtomicBool::new(false);
 
+/// Only errors are written, and nothing is waited for: the reader may be a connection that has died silently.
+static IS_ERRORS_ONLY: AtomicBool = AtomicBool::new(false);
+
 /// From now on, results go to standard error.
 pub(crate) fn redirect() {
     IS_REDIRECTED.store(true, Ordering::Relaxed);
 }
 
+/// From now on, the only JSON values that are written are errors, and whatever the reader does not take
+/// within a second is lost.
+pub(crate) fn only_errors() {
+    IS_ERRORS_ONLY.store(true, Ordering::Relaxed);
+}
+
+fn is_errors_only() -> bool {
+    IS_ERRORS_ONLY.load(Ordering::Relaxed)
+}
+
 /// Writes text to standard output unchanged. Waits for a slow reader.
 pub(crate) fn print(text: &str) {
-    if FAILURE.get().is_none()
+    if is_errors_only() {
+        stream().offer_text(text);
+    } else if FAILURE.get().is_none()
         && let Err(error) = stream().write_text(text)
     {
         // If another thread has recorded a failure, that one is kept.
@@ -37,7 +52,7 @@ pub(crate) fn print(text: &str) {
 /// Whether a result can be written without waiting for its reader. A result that the next one replaces
 /// is left out otherwise.
 pub(crate) fn is_ready() -> bool {
-    stream().is_ready()
+    !is_errors_only() && stream().is_ready()
 }
 
 /// Whether results go to a terminal.
@@ -55,7 +70,9 @@ pub(crate) fn line(text: &str) {
 
 /// Writes a JSON value as a line to standard output.
 pub(crate) fn json(value: &Value) {
-    line(&value.to_string());
+    if !is_errors_only() || value["event"] == "error" {
+        line(&value.to_string());
+    }
 }
 
 /// Writes a line to standard error. A failure cannot be reported and is ignored. If the reader takes
@@ -66,6 +83,9 @@ pub(crate) fn note(text: &str) {
 
 /// As [`note`], and waits for the reader: the last line of a command that fails.
 pub(crate) fn last_note(text: &str) {
+    if is_errors_only() {
+        return note(text);
+    }
     let _written = Stream::Error.write_text(&format!("{text}\n"));
 }
 

@@ -87,6 +87,7 @@ fn send_files(options: &SshEndOptions, request: SendRequest, peer: Arc<Attendanc
     arguments.extend(request.paths);
     let Command::Send(mut options) = parse(arguments)? else { unreachable!("the arguments name the command") };
     peer.watch();
+    out::only_errors();
     options.peer = Some(peer);
     Ok(send::run(&options))
 }
@@ -169,7 +170,10 @@ impl Peer for Attendance {
 
     fn announce(&self, ticket: &str) -> Result<(), String> {
         out::json(&json!({ "event": "listening", "ticket": ticket }));
-        out::check()
+        out::check()?;
+        // The files come over other links, and must not wait for the one of ssh.
+        out::only_errors();
+        Ok(())
     }
 
     fn has_left(&self) -> bool {
