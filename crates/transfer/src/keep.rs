@@ -58,8 +58,18 @@ impl Keep {
     pub(crate) fn mode(self, found: u32, is_directory: bool) -> u16 {
         match (self.modes, is_directory) {
             (true, _) => (found & 0o777) as u16,
-            (false, true) => 0o777,
-            (false, false) => 0o666,
+            (false, true) => DIRECTORY_MODE,
+            (false, false) => FILE_MODE,
         }
     }
 }
+
+/// Whether a sender that keeps modes has sent `mode`. One that has all bits is as good as none: the
+/// receiver's umask decides.
+pub(crate) fn is_kept(mode: u16, is_directory: bool) -> bool {
+    mode != if is_directory { DIRECTORY_MODE } else { FILE_MODE }
+}
+
+/// The modes that are announced without those on disk.
+const DIRECTORY_MODE: u16 = 0o777;
+const FILE_MODE: u16 = 0o666;

@@ -27,9 +27,10 @@ use super::disk::Disk;
 use super::disk_space::Reservation;
 use super::error::{FileError, FileErrorKind};
 use super::journal::{Journal, JournalKey, Recorded};
+use super::keep::is_kept;
 use super::manifest::{Entry, Modified};
 use super::names::{COMPONENT_LEN_MAX, JOURNAL_SUFFIX, PART_SUFFIX};
-use super::own_file::{chmod_at, is_own};
+use super::own_file::{chmod_at, is_changeable, is_own};
 use super::segment::Layout;
 use super::tree::TargetTree;
 
@@ -121,7 +122,7 @@ fn open_existing(directory: &OwnedFd, name: &OsStr, entry: &Entry) -> io::Result
                 return Err(Errno::ACCESS.into());
             };
             let opened = open();
-            // If the process is killed before this, `restore_mode` does it.
+            // If the process is killed before this, `complete_in_place` does it.
             let _ = chmod_at(directory, name, |_| before.st_mode & 0o777, is_own);
             Ok(opened?)
         }
@@ -129,11 +130,24 @@ fn open_existing(directory: &OwnedFd, name: &OsStr, entry: &Entry) -> io::Result
     }
 }
 
-/// Gives the file of `entry`, which is in its place, its mode back if an earlier attempt was killed while
-/// it had made it readable.
-pub(crate) fn restore_mode(directory: &OwnedFd, name: &OsStr, entry: &Entry, tree: &TargetTree) {
+/// Completes the file of `entry`, which was in its place before the transfer: sets its mode if files may be
+/// overwritten. Otherwise gives it its mode back if an earlier attempt was killed while it had made it
+/// readable.
+///
+/// # Errors
+/// If the mode cannot be set. That of another user's file is left as it is.
+pub(crate) fn complete_in_place(
+    directory: &OwnedFd,
+    name: &OsStr,
+    entry: &Entry,
+    tree: &TargetTree,
+    overwrite: bool,
+) -> Result<(), FileError> {
     let wanted = tree.mode(entry.mode);
-    if wanted & OWNER_READS == 0 {
+    if overwrite && is_kept(entry.mode, false) {
+        let is_it = |stat: &Stat| FileType::from_raw_mode(stat.st_mode).is_file() && is_changeable(stat);
+        chmod_at(directory, name, |_| wanted, is_it).map_err(|error| FileError::target(&error))?;
+    } else if wanted & OWNER_READS == 0 {
         let is_left = |stat: &Stat| {
             FileType::from_raw_mode(stat.st_mode).is_file()
                 && is_own(stat)
@@ -142,6 +156,7 @@ pub(crate) fn restore_mode(directory: &OwnedFd, name: &OsStr, entry: &Entry, tre
         // Best effort, as the file is there and verified.
         let _ = chmod_at(directory, name, |_| wanted, is_left);
     }
+    Ok(())
 }
 
 impl PartFile {

@@ -170,7 +170,8 @@ struct SessionState {
     left_out: LeftOutCounts,
     /// Files in place, and those that are left out because they are newer.
     placed: SegmentSet,
-    /// Directories that this transfer or an earlier attempt created, in the order of the list.
+    /// Directories that this transfer or an earlier attempt created, and those that it may change, in the
+    /// order of the list.
     made: Vec<u32>,
 }
 

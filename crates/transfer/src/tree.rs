@@ -19,9 +19,10 @@ use super::directory_journal::{DirectoryJournal, Made};
 use super::disk::Disk;
 use super::disk_space::DiskSpace;
 use super::error::{FileError, FileErrorKind};
+use super::keep::is_kept;
 use super::manifest::Modified;
 use super::names::RelativePath;
-use super::own_file::{chmod_at, is_own};
+use super::own_file::{chmod_at, is_changeable, is_own};
 use super::part_file::part_and_journal_names;
 
 /// A directory that files are received into.
@@ -51,6 +52,8 @@ struct TreeState {
     changed: BTreeSet<Vec<u8>>,
     /// Directories that an earlier attempt has made and this one goes on with, and their modes before.
     reopened: BTreeMap<Vec<u8>, u32>,
+    /// Directories that were there before and get the modes and times of this transfer.
+    updated: BTreeSet<Vec<u8>>,
     /// Announced directories that could not be made. Nothing below them is made either: they would
     /// remain with the modes and times of directories that were never announced.
     refused: BTreeMap<Vec<u8>, FileError>,
@@ -179,19 +182,31 @@ impl TargetTree {
     }
 
     /// Creates the directory `path` with the permissions `mode`, but writable for its owner until
-    /// [`TargetTree::settle_directory`]. Returns false if it existed before the transfer.
-    pub(crate) fn make_directory(&self, path: &RelativePath, mode: u16) -> Result<bool, FileError> {
-        self.try_make_directory(path, mode).inspect_err(|error| {
+    /// [`TargetTree::settle_directory`]. One that is there is used, and counts as created if an earlier
+    /// attempt made it; with `updates`, it may be settled, too. Returns whether it is to be settled.
+    pub(crate) fn make_directory(&self, path: &RelativePath, mode: u16, updates: bool) -> Result<bool, FileError> {
+        self.try_make_directory(path, mode, updates).inspect_err(|error| {
             self.lock().refused.insert(path.as_bytes().to_vec(), error.clone());
         })
     }
 
-    fn try_make_directory(&self, path: &RelativePath, mode: u16) -> Result<bool, FileError> {
+    fn try_make_directory(&self, path: &RelativePath, mode: u16, updates: bool) -> Result<bool, FileError> {
         let target = |error: io::Error| FileError::target(&error);
         let (parent, name) = self.parent(path)?;
-        if rustix::fs::statat(&*parent, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
-            open_directory(&parent, name)?;
-            return Ok(self.lock().reopened.contains_key(path.as_bytes()));
+        if let Ok(stat) = rustix::fs::statat(&*parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+            if self.lock().reopened.contains_key(path.as_bytes()) {
+                return open_directory(&parent, name).map(|_| true);
+            }
+            let is_updatable = |stat: &Stat| FileType::from_raw_mode(stat.st_mode).is_dir() && is_changeable(stat);
+            let is_updated = updates && is_updatable(&stat);
+            if is_updated {
+                if is_kept(mode, true) {
+                    // As rsync does. If this is not permitted, what needs it fails and says so.
+                    let _ = chmod_at(&parent, name, |mode| mode | 0o700, is_updatable);
+                }
+                self.lock().updated.insert(path.as_bytes().to_vec());
+            }
+            return open_directory(&parent, name).map(|_| is_updated);
         }
         let mut journal = self.directories();
         journal.intend(path).map_err(target)?;
@@ -218,15 +233,34 @@ impl TargetTree {
         Ok(true)
     }
 
-    /// Sets the final permissions and time of the directory `path`, which this transfer or an earlier
-    /// attempt created, after all its content. Syncs it if its entries changed.
+    /// Sets the final permissions and time of the directory `path`, for which
+    /// [`make_directory`](Self::make_directory) asked for that, after all its content. Syncs it if its
+    /// entries changed.
     pub(crate) fn settle_directory(&self, path: &RelativePath, mode: u16, modified: Modified) -> Result<(), FileError> {
         let (parent, name) = self.parent(path)?;
         let directory = open_directory(&parent, name)?;
-        let has_changed = self.lock().changed.remove(path.as_bytes());
-        let applied = self.set_mode(&directory, mode).and_then(|()| self.set_time(&directory, modified));
+        let (has_changed, is_updated) = {
+            let mut state = self.lock();
+            (state.changed.remove(path.as_bytes()), state.updated.contains(path.as_bytes()))
+        };
+        let applied = if is_updated {
+            self.update_directory(&directory, mode, modified)
+        } else {
+            self.set_mode(&directory, mode).and_then(|()| self.set_time(&directory, modified))
+        };
         let synced = applied.and_then(|()| if has_changed { self.disk.sync_all(directory.as_fd()) } else { Ok(()) });
         synced.map_err(|error| FileError::target(&error))
+    }
+
+    /// Sets what differs of a directory that was there before. Its set-id and sticky bits stay: they are this
+    /// host's, and are never sent.
+    fn update_directory(&self, directory: &OwnedFd, mode: u16, modified: Modified) -> io::Result<()> {
+        let stat = rustix::fs::fstat(directory)?;
+        let wanted = stat.st_mode & 0o7000 | self.mode(mode);
+        if is_kept(mode, true) && stat.st_mode & 0o7777 != wanted {
+            rustix::fs::fchmod(directory, Mode::from_raw_mode(wanted))?;
+        }
+        if Modified::of_stat(&stat) == modified { Ok(()) } else { self.set_time(directory, modified) }
     }
 
     /// The transfer that made `paths` is complete: a later one finds them as they are.

@@ -1,5 +1,6 @@
 //! Directories: made before their content, and given their modes and times after it. Those that an
-//! earlier attempt has made count as made by this one.
+//! earlier attempt has made count as made by this one, and if files may be overwritten, those that were
+//! there before get their modes and times, too.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -20,9 +21,9 @@ impl Session<'_> {
         tree.reopen_directories(&listed).map_err(|error| TransferError::Directory(self.directory.clone(), error))
     }
 
-    /// Makes a directory. One that is new has its result when it is settled.
+    /// Makes a directory. One whose mode and time are set has its result when it is settled.
     pub(super) fn plan_directory(&self, index: u32, entry: &Entry) -> Result<(), TransferError> {
-        match self.tree().make_directory(&entry.path, entry.mode) {
+        match self.tree().make_directory(&entry.path, entry.mode, self.options.overwrite) {
             Ok(true) => {
                 self.lock().made.push(index);
                 Ok(())
@@ -33,7 +34,7 @@ impl Session<'_> {
     }
 
     /// Once everything else has its result: syncs the directories, and sets permissions and times of those
-    /// that were made, innermost first.
+    /// that were made or may be changed, innermost first.
     pub(super) fn settle_directories(&self) -> Result<(), TransferError> {
         let entries = &self.list().entries;
         let made = self.lock().made.clone();

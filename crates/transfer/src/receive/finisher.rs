@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Session;
 use super::incoming::{Incoming, Target};
 use crate::error::{FileError, FileErrorKind, TransferError};
-use crate::part_file::{discard_remains, restore_mode};
+use crate::part_file::{complete_in_place, discard_remains};
 
 impl Session<'_> {
     /// Runs a finishing thread.
@@ -32,10 +32,12 @@ impl Session<'_> {
             (Target::InPlace(directory), Some(hash)) => {
                 let name = entry.path.split_last().1;
                 discard_remains(directory, name);
-                restore_mode(directory, name, entry, self.tree());
                 // An attempt that was killed may have moved it here without syncing the directory.
                 self.tree().note_changed(&entry.path);
-                self.settle(incoming.index, Ok(Some(hash)))
+                match complete_in_place(directory, name, entry, self.tree(), overwrite) {
+                    Ok(()) => self.settle(incoming.index, Ok(Some(hash))),
+                    Err(error) => self.settle_failed(incoming, &error),
+                }
             }
             (Target::Unopened(_), Some(_)) => self.place_empty(incoming),
             // Its hash is that of its only segment, or of none.

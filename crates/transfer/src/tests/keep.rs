@@ -133,6 +133,42 @@ fn modes_are_left_out_by_choice() {
     assert_eq!((mode("tree/file"), mode("tree")), (0o644, 0o755));
 }
 
+/// Sets the modes of some names below `top`.
+fn set_modes(top: PathBuf, modes: &[(&str, u32)]) {
+    for (name, mode) in modes {
+        fs::set_permissions(top.join(name), fs::Permissions::from_mode(*mode)).unwrap();
+    }
+}
+
+#[test]
+fn modes_and_times_of_what_is_there_change_only_if_it_may_be_overwritten() {
+    let mut fixture = Fixture::new();
+    for (seed, name) in ["tree/small", "tree/sub/large"].into_iter().enumerate() {
+        fixture.write(name, seed as u64, if seed == 0 { 10 } else { 300_000 });
+    }
+    transfer(&fixture, Keep::default(), fixture.source("tree")).complete();
+    let modes = [("small", 0o600), ("sub/large", 0o755), ("sub", 0o750), ("", 0o711)];
+    set_modes(fixture.source("tree"), &modes);
+    let old = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    fs::File::open(fixture.source("tree/sub")).unwrap().set_modified(old).unwrap();
+    let before = snapshot(&fixture.target("tree"));
+    let moved = |outcome: Outcome| outcome.complete().1.bytes_moved;
+    assert_eq!(moved(transfer(&fixture, Keep::default(), fixture.source("tree"))), 0);
+    assert_eq!(snapshot(&fixture.target("tree")), before, "nothing may be overwritten");
+    fixture.receive.overwrite = true;
+    assert_eq!(moved(transfer(&fixture, Keep::default().with_modes(false), fixture.source("tree"))), 0);
+    for (name, (_, _, mode)) in snapshot(&fixture.target("tree")) {
+        assert_eq!(mode, before[&name].2, "no modes were sent");
+    }
+    assert_eq!(moved(transfer(&fixture, Keep::default(), fixture.source("tree"))), 0);
+    assert_eq!(snapshot(&fixture.target("tree")), snapshot(&fixture.source("tree")));
+    assert_eq!(fs::metadata(fixture.target("tree")).unwrap().mode() & 0o777, 0o711);
+    // The bit of a directory that belongs to a group stays, and is not sent.
+    set_modes(fixture.target("tree"), &[("sub", 0o2755)]);
+    assert_eq!(moved(transfer(&fixture, Keep::default(), fixture.source("tree"))), 0);
+    assert_eq!(fs::metadata(fixture.target("tree/sub")).unwrap().mode() & 0o7777, 0o2750);
+}
+
 /// A file of 8 MB with data at three places, the last byte among them or not.
 fn write_sparse(fixture: &Fixture, is_end_data: bool) -> (PathBuf, Vec<u8>) {
     let path = fixture.source("holes");
