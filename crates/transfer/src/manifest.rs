@@ -323,6 +323,20 @@ impl Modified {
         Self { seconds: metadata.mtime(), nanoseconds: (metadata.mtime_nsec() as u32).min(999_999_999) }
     }
 
+    /// Whether two times may be one that a file system has rounded: FAT keeps every other second.
+    pub(crate) fn is_near(self, other: Self) -> bool {
+        let nanoseconds = |time: Self| i128::from(time.seconds) * NANOSECONDS + i128::from(time.nanoseconds);
+        (nanoseconds(self) - nanoseconds(other)).unsigned_abs() <= ROUNDING_MAX.unsigned_abs()
+    }
+
+    /// Whether it is `exact`, or what a file system keeps of that whose times have steps of 2 s, 1 s, 10 ms,
+    /// 1 ms, 1 µs or 100 ns. All round down.
+    pub(crate) fn is_rounded(self, exact: Self) -> bool {
+        let nanoseconds = |time: Self| i128::from(time.seconds) * NANOSECONDS + i128::from(time.nanoseconds);
+        let (kept, exact) = (nanoseconds(self), nanoseconds(exact));
+        STEPS.into_iter().any(|step| kept == exact.div_euclid(step) * step)
+    }
+
     /// The same, as the system states it.
     pub(crate) fn of_stat(stat: &rustix::fs::Stat) -> Self {
         Self { seconds: stat.st_mtime, nanoseconds: (stat.st_mtime_nsec as u32).min(999_999_999) }
@@ -360,6 +374,14 @@ impl Limits {
 pub(crate) fn name_error(error: NameError) -> FileError {
     FileError::new(FileErrorKind::Name, error)
 }
+
+const NANOSECONDS: i128 = 1_000_000_000;
+
+/// The most that a file system changes a time, in nanoseconds.
+const ROUNDING_MAX: i128 = 2 * NANOSECONDS;
+
+/// Steps of times in nanoseconds: exact ones, SMB, network file systems of other systems, exFAT, ext3, FAT.
+const STEPS: [i128; 7] = [1, 100, 1000, 1_000_000, 10_000_000, NANOSECONDS, ROUNDING_MAX];
 
 /// The maximum number of bytes of all names in one transfer.
 pub const PATH_BYTES_MAX: usize = 128 * 1024 * 1024;

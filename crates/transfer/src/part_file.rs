@@ -56,7 +56,7 @@ const OWNER_READS: u32 = 0o400;
 pub(crate) enum Found {
     /// Nothing, or something that may be overwritten.
     Free,
-    /// A regular file of the same size, and of the same time if it may be overwritten: perhaps this
+    /// A regular file of the same size, and of nearly the same time if it may be overwritten: perhaps this
     /// very file. To be compared.
     Same(File),
 }
@@ -98,7 +98,7 @@ pub(crate) fn look(directory: &OwnedFd, name: &OsStr, entry: &Entry, overwrite: 
             if let Ok(file) = open_existing(directory, name, entry)
                 && file
                     .metadata()
-                    .is_ok_and(|found| found.is_file() && (!overwrite || Modified::of(&found) == entry.modified))
+                    .is_ok_and(|found| found.is_file() && (!overwrite || Modified::of(&found).is_near(entry.modified)))
             {
                 return Ok(Found::Same(file));
             }
@@ -115,8 +115,8 @@ fn open_existing(directory: &OwnedFd, name: &OsStr, entry: &Entry) -> io::Result
     match open() {
         Err(Errno::ACCESS) if u32::from(entry.mode) & OWNER_READS == 0 => {
             let is_it = |stat: &Stat| {
-                let time = Modified { seconds: stat.st_mtime, nanoseconds: stat.st_mtime_nsec as u32 };
-                FileType::from_raw_mode(stat.st_mode).is_file() && is_own(stat) && time == entry.modified
+                let is_time = Modified::of_stat(stat).is_near(entry.modified);
+                FileType::from_raw_mode(stat.st_mode).is_file() && is_own(stat) && is_time
             };
             let Some(before) = chmod_at(directory, name, |mode| mode | OWNER_READS, is_it)? else {
                 return Err(Errno::ACCESS.into());
@@ -130,12 +130,12 @@ fn open_existing(directory: &OwnedFd, name: &OsStr, entry: &Entry) -> io::Result
     }
 }
 
-/// Completes the file of `entry`, which was in its place before the transfer: sets its mode if files may be
-/// overwritten. Otherwise gives it its mode back if an earlier attempt was killed while it had made it
+/// Completes the file of `entry`, which was in its place before the transfer: sets its mode and its time if
+/// files may be overwritten. Otherwise gives it its mode back if an earlier attempt was killed while it had made it
 /// readable.
 ///
 /// # Errors
-/// If the mode cannot be set. That of another user's file is left as it is.
+/// If one cannot be set. Those of another user's file are left as they are.
 pub(crate) fn complete_in_place(
     directory: &OwnedFd,
     name: &OsStr,
@@ -143,10 +143,18 @@ pub(crate) fn complete_in_place(
     tree: &TargetTree,
     overwrite: bool,
 ) -> Result<(), FileError> {
+    let target = |error: io::Error| FileError::target(&error);
     let wanted = tree.mode(entry.mode);
+    let is_it = |stat: &Stat| FileType::from_raw_mode(stat.st_mode).is_file() && is_changeable(stat);
     if overwrite && is_kept(entry.mode, false) {
-        let is_it = |stat: &Stat| FileType::from_raw_mode(stat.st_mode).is_file() && is_changeable(stat);
-        chmod_at(directory, name, |_| wanted, is_it).map_err(|error| FileError::target(&error))?;
+        chmod_at(directory, name, |_| wanted, is_it).map_err(target)?;
+    }
+    if overwrite {
+        let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).map_err(|errno| target(errno.into()))?;
+        // It may be nearly the right one.
+        if is_it(&stat) && Modified::of_stat(&stat) != entry.modified {
+            tree.set_time_at(directory, name, entry.modified).map_err(target)?;
+        }
     } else if wanted & OWNER_READS == 0 {
         let is_left = |stat: &Stat| {
             FileType::from_raw_mode(stat.st_mode).is_file()

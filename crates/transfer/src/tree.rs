@@ -283,8 +283,8 @@ impl TargetTree {
         Ok(rustix::fs::futimens(&file, &timestamps(modified))?)
     }
 
-    /// Sets the time of the symbolic link `name`.
-    pub(crate) fn set_link_time(&self, directory: &OwnedFd, name: &OsStr, modified: Modified) -> io::Result<()> {
+    /// Sets the time of the file or the symbolic link `name`, of which no link is followed.
+    pub(crate) fn set_time_at(&self, directory: &OwnedFd, name: &OsStr, modified: Modified) -> io::Result<()> {
         Ok(rustix::fs::utimensat(directory, name, &timestamps(modified), AtFlags::SYMLINK_NOFOLLOW)?)
     }
 

@@ -71,7 +71,7 @@ impl Session<'_> {
         let is_same = match &entry.kind {
             EntryKind::Directory => true,
             EntryKind::File { size } | EntryKind::SparseFile { size, .. } => {
-                let is_time = !self.options.overwrite || Modified::of_stat(&found.stat) == entry.modified;
+                let is_time = !self.options.overwrite || Modified::of_stat(&found.stat).is_rounded(entry.modified);
                 kind.is_file() && *size == found.stat.st_size as u64 && is_time
             }
             EntryKind::SymbolicLink { target } => {
@@ -93,7 +93,7 @@ impl Session<'_> {
 }
 
 /// Whether a file was found that is newer than `entry`. As with rsync, anything else is replaced whatever its
-/// time is.
+/// time is. A time that a file system has rounded is earlier, so it makes no file newer.
 fn is_newer(located: &Located, entry: &Entry) -> bool {
     FileType::from_raw_mode(located.stat.st_mode).is_file() && Modified::of_stat(&located.stat) > entry.modified
 }

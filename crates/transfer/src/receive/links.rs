@@ -62,7 +62,7 @@ impl Session<'_> {
             || rustix::fs::readlinkat(&*directory, name, []).is_ok_and(|found| found.to_bytes() == target.as_bytes());
         let make = |name: &OsStr| rustix::fs::symlinkat(target.as_os_str(), &*directory, name);
         self.place_link(entry, &directory, name, make, is_same)?;
-        self.tree().set_link_time(&directory, name, entry.modified).map_err(|error| FileError::target(&error))
+        self.tree().set_time_at(&directory, name, entry.modified).map_err(|error| FileError::target(&error))
     }
 
     fn make_hard_link(&self, entry: &Entry, file: u32) -> Result<(), FileError> {

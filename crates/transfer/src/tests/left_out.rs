@@ -65,6 +65,53 @@ fn newer_files_are_kept_and_older_ones_replaced() {
     assert_eq!(content("newer"), "sent");
 }
 
+/// As on file systems whose times have coarse steps.
+#[test]
+fn files_whose_times_were_rounded_are_compared_and_not_sent_again() {
+    let nanosecond = Duration::from_nanos(1);
+    // What the file system keeps of the time, whether it can be that, and whether it is near.
+    for (kept, is_rounded, is_near) in [
+        (at(10), true, true),
+        (at(11), true, true),
+        (at(11) + Duration::from_millis(980), true, true),
+        (at(11) + Duration::from_nanos(987_654_300), true, true),
+        (at(11) + Duration::from_millis(987) + nanosecond, false, true),
+        (at(13), false, true),
+        (at(9) + Duration::from_nanos(987_654_320), false, false),
+        (at(14), false, false),
+    ] {
+        let mut fixture = Fixture::new();
+        for name in ["tree/small", "tree/large"] {
+            fixture.write(name, 1, if name == "tree/small" { 10 } else { 300_000 });
+            let file = fs::File::options().write(true).open(fixture.source(name)).unwrap();
+            file.set_modified(at(11) + Duration::from_nanos(987_654_321)).unwrap();
+        }
+        fixture.receive.overwrite = true;
+        fixture.transfer(&[fixture.source("tree")]).complete();
+        let targets = ["tree/small", "tree/large"].map(|name| fixture.target(name));
+        let set_times = || {
+            for target in &targets {
+                fs::File::options().write(true).open(target).unwrap().set_modified(kept).unwrap();
+            }
+        };
+        set_times();
+        let dry = ReceiveOptions { dry_run: true, ..fixture.receive.clone() };
+        let ready = std::mem::replace(&mut fixture.receive, dry);
+        let unchanged = fixture.transfer(&[fixture.source("tree")]).summaries().0.unchanged;
+        assert_eq!(unchanged, if is_rounded { 2 } else { 0 }, "{kept:?}");
+        fixture.receive = ready;
+        let moved = fixture.transfer(&[fixture.source("tree")]).complete().0.bytes_moved;
+        assert_eq!(moved, if is_near { 0 } else { 300_010 }, "{kept:?}");
+        assert_eq!(snapshot(&fixture.target("tree")), snapshot(&fixture.source("tree")), "with the exact time again");
+        // It is the content that decides.
+        fs::write(fixture.target("tree/small"), "other text").unwrap();
+        fs::write(fixture.target("tree/large"), vec![7; 300_000]).unwrap();
+        set_times();
+        fixture.transfer(&[fixture.source("tree")]).complete();
+        assert_eq!(snapshot(&fixture.target("tree")), snapshot(&fixture.source("tree")), "{kept:?}");
+    }
+}
+
 #[test]
 fn further_names_of_a_file_that_is_newer_lead_to_it() {
     let mut fixture = Fixture::new();
