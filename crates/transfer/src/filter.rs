@@ -16,8 +16,6 @@
 
 use std::fmt;
 
-use std::os::unix::ffi::OsStrExt;
-
 use regex::bytes::Regex;
 
 use super::names::RelativePath;
@@ -82,12 +80,21 @@ impl Filter {
     /// Whether `path`, a directory or not, is sent.
     #[must_use]
     pub fn admits(&self, path: &RelativePath, is_directory: bool) -> bool {
+        self.admits_bytes(path.as_bytes(), Some(is_directory))
+    }
+
+    /// The same for any name of components with slashes between them; `is_directory` if it is known. As in
+    /// rsync, what is of an unknown kind is sent only if it would be as either.
+    pub(crate) fn admits_bytes(&self, path: &[u8], is_directory: Option<bool>) -> bool {
         if self.rules.is_empty() {
             return true;
         }
+        let Some(is_directory) = is_directory else {
+            return [false, true].into_iter().all(|is_directory| self.admits_bytes(path, Some(is_directory)));
+        };
         // A name of the transfer is a path from its top.
-        let whole = [b"/", path.as_bytes()].concat();
-        let name = path.split_last().1.as_bytes();
+        let whole = [b"/", path].concat();
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
         let is_match = |rule: &&Rule| {
             (is_directory || !rule.is_for_directories)
                 && rule.pattern.is_match(if rule.is_for_paths { &whole } else { name })

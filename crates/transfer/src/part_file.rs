@@ -150,7 +150,8 @@ pub(crate) fn complete_in_place(
         chmod_at(directory, name, |_| wanted, is_it).map_err(target)?;
     }
     if overwrite {
-        let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).map_err(|errno| target(errno.into()))?;
+        let stat =
+            rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).map_err(|errno| target(errno.into()))?;
         // It may be nearly the right one.
         if is_it(&stat) && Modified::of_stat(&stat) != entry.modified {
             tree.set_time_at(directory, name, entry.modified).map_err(target)?;

@@ -1,6 +1,7 @@
 //! The walk through the directories that are sent.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsString;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -98,7 +99,11 @@ impl<'a> Scan<'a> {
 
     /// Lists one thing; its name again if it is a directory to go into.
     pub(super) fn one(&mut self, disk: &Path, relative: RelativePath) -> Result<Option<RelativePath>, Fault> {
-        let metadata = fs::symlink_metadata(disk).map_err(|error| Fault::Skip(FileError::source(&error)))?;
+        let metadata = match fs::symlink_metadata(disk) {
+            Ok(metadata) => metadata,
+            Err(_) if !self.filter.admits_bytes(relative.as_bytes(), None) => return Ok(None),
+            Err(error) => return Err(Fault::Skip(FileError::source(&error))),
+        };
         if !self.filter.admits(&relative, metadata.is_dir()) {
             return Ok(None);
         }
@@ -179,7 +184,7 @@ impl<'a> Scan<'a> {
     /// The entries of a directory, last name first: the walk takes from the end.
     fn children(&mut self, disk: &Path, relative: &RelativePath) -> Vec<(PathBuf, RelativePath)> {
         let names = fs::read_dir(disk)
-            .and_then(|listing| listing.map(|child| Ok(child?.file_name())).collect::<io::Result<Vec<_>>>());
+            .and_then(|listing| listing.map(|child| child.map(name_and_kind)).collect::<io::Result<Vec<_>>>());
         let mut names = match names {
             Ok(names) => names,
             Err(error) => {
@@ -189,10 +194,16 @@ impl<'a> Scan<'a> {
         };
         names.sort_unstable_by(|a, b| b.cmp(a));
         let mut children = Vec::with_capacity(names.len());
-        for name in names {
+        for (name, is_directory) in names {
             match relative.join(name.as_bytes()) {
                 Ok(child) => children.push((disk.join(&name), child)),
-                Err(error) => self.skip(disk.join(&name), name_error(error)),
+                Err(error) => {
+                    // What is left out on purpose needs no name that can be sent.
+                    let path = [relative.as_bytes(), b"/", name.as_bytes()].concat();
+                    if self.filter.admits_bytes(&path, is_directory) {
+                        self.skip(disk.join(&name), name_error(error));
+                    }
+                }
             }
         }
         children
@@ -204,6 +215,11 @@ impl<'a> Scan<'a> {
             self.source.skipped.push((path, error));
         }
     }
+}
+
+/// The name of what is in a directory, and whether that is one, if the system says so.
+fn name_and_kind(child: fs::DirEntry) -> (OsString, Option<bool>) {
+    (child.file_name(), child.file_type().ok().map(|kind| kind.is_dir()))
 }
 
 /// The reason why one path is not listed.

@@ -32,6 +32,29 @@ fn a_tree_is_listed_in_order_and_skipped_entries_are_reported() {
 }
 
 #[test]
+fn what_is_excluded_is_not_skipped_whatever_its_name_and_state() {
+    let top = tempfile::tempdir().unwrap();
+    let tree = top.path().join("tree");
+    fs::create_dir_all(tree.join("sub/y.litz-journal")).unwrap();
+    fs::write(tree.join("a"), "123").unwrap();
+    fs::write(tree.join("x.litz-part"), "leftover").unwrap();
+    let skipped = |patterns: &[&str]| {
+        let mut filter = Filter::default();
+        patterns.iter().for_each(|pattern| filter.exclude(pattern).unwrap());
+        let tree = std::slice::from_ref(&tree);
+        let source = Source::scan_filtered(tree, Keep::default(), &filter, &CancelToken::new()).unwrap();
+        // What has no state: as where the sender may not search the directory.
+        let cancel = CancelToken::new();
+        let path = RelativePath::from_components([b"tree".as_slice(), b"gone"]).unwrap();
+        let unknown = Scan::new(Keep::default(), &filter, &cancel).one(&top.path().join("gone"), path);
+        (source.skipped_count(), matches!(unknown, Err(Fault::Skip(_))))
+    };
+    assert_eq!(skipped(&["*.litz-part/", "y*", "gone?"]), (1, true), "the file is no directory");
+    assert_eq!(skipped(&["/tree/*.litz-part", "sub/*/", "gone"]), (0, false));
+    assert_eq!(skipped(&["*.litz-*", "gone/"]), (0, false));
+}
+
+#[test]
 fn a_link_named_by_the_user_is_followed_under_its_own_name() {
     let top = tempfile::tempdir().unwrap();
     fs::write(top.path().join("target-1.2"), "content").unwrap();

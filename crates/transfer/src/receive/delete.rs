@@ -147,6 +147,7 @@ impl Walk<'_, '_> {
             Ok(stat) => stat,
             // Another program was faster.
             Err(rustix::io::Errno::NOENT) => return Ok(true),
+            Err(_) if !self.filter.admits_bytes(child.as_bytes(), None) => return Ok(false),
             Err(errno) => return self.fail(&child, &FileError::target(&errno.into())).map(|()| false),
         };
         let is_directory = FileType::from_raw_mode(stat.st_mode).is_dir();
