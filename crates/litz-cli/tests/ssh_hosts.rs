@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, SystemTime};
@@ -123,25 +123,40 @@ fn patterns_choose_the_files_in_both_directions() {
     far.fail(&["--delete", "--exclude=[a", "host:tree", "."], 2, "the pattern \"[a\" cannot be used");
 }
 
-/// Everything below a folder, with the content of files and the targets of links.
-fn tree_of(folder: &Path) -> BTreeMap<PathBuf, String> {
+/// The content of a file or the target of a link, with the mode and the time of modification: all that the
+/// guide promises. Links have no mode.
+fn state_of(path: &Path) -> (String, u32, (i64, i64)) {
+    let metadata = fs::symlink_metadata(path).unwrap();
+    let time = (metadata.mtime(), metadata.mtime_nsec());
+    match metadata {
+        metadata if metadata.is_symlink() => (format!("-> {}", fs::read_link(path).unwrap().display()), 0, time),
+        metadata if metadata.is_dir() => ("directory".to_owned(), metadata.mode() & 0o7777, time),
+        metadata => (fs::read_to_string(path).unwrap(), metadata.mode() & 0o7777, time),
+    }
+}
+
+/// Everything below a folder. A time of this run, of a directory that is not sent and in which something was
+/// deleted, is zero.
+fn tree_of(folder: &Path) -> BTreeMap<PathBuf, (String, u32, (i64, i64))> {
     let (mut found, mut waiting) = (BTreeMap::new(), vec![folder.to_owned()]);
     while let Some(directory) = waiting.pop() {
         for entry in fs::read_dir(&directory).unwrap() {
             let path = entry.unwrap().path();
-            let content = match fs::symlink_metadata(&path).unwrap() {
-                metadata if metadata.is_symlink() => format!("-> {}", fs::read_link(&path).unwrap().display()),
-                metadata if metadata.is_dir() => "directory".to_owned(),
-                _ => fs::read_to_string(&path).unwrap(),
-            };
-            if content == "directory" {
+            let mut state = state_of(&path);
+            if state.2.0 > SENT_BEFORE {
+                state.2 = (0, 0);
+            }
+            if state.0 == "directory" {
                 waiting.push(path.clone());
             }
-            found.insert(path.strip_prefix(folder).unwrap().to_owned(), content);
+            found.insert(path.strip_prefix(folder).unwrap().to_owned(), state);
         }
     }
     found
 }
+
+/// All files and directories that are sent are older, in seconds since 1970.
+const SENT_BEFORE: i64 = 1_750_000_000;
 
 /// Writes files with their content and their time in seconds, and links with their target.
 fn grow(folder: &Path, files: &[(&str, &str, u64)], links: &[(&str, &str)]) {
@@ -173,6 +188,28 @@ fn grow_source(folder: &Path) {
         ("tree/was-a-link", "sent", 10),
     ];
     grow(folder, &files, &[("tree/sub/link", "deep/file")]);
+    set_modes(folder, &[("same", 0o600), ("older", 0o755), ("sub", 0o750), ("sub/deep", 0o700), ("", 0o711)]);
+    set_times(folder);
+}
+
+fn set_modes(folder: &Path, modes: &[(&str, u32)]) {
+    for (name, mode) in modes {
+        fs::set_permissions(folder.join("tree").join(name), fs::Permissions::from_mode(*mode)).unwrap();
+    }
+}
+
+/// Gives directories and links a time of their own for each path: several trees are compared.
+fn set_times(folder: &Path) {
+    let set = |path: &Path, seconds| {
+        let time = rustix::fs::Timespec { tv_sec: 1_600_000_000 + seconds, tv_nsec: 5 };
+        let times = rustix::fs::Timestamps { last_access: time, last_modification: time };
+        rustix::fs::utimensat(rustix::fs::CWD, path, &times, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).unwrap();
+    };
+    for (index, (path, (content, ..))) in tree_of(folder).into_iter().enumerate() {
+        if content == "directory" || content.starts_with("-> ") {
+            set(&folder.join(path), index as i64);
+        }
+    }
 }
 
 /// What a receiver has before: some of it, and more.
@@ -197,6 +234,8 @@ fn grow_target(folder: &Path) {
     ];
     let links = [("tree/to-other", "../other"), ("tree/gone/to-other", "../../other"), ("tree/was-a-link", "../file")];
     grow(folder, &files, &links);
+    set_modes(folder, &[("newer", 0o640), ("longer", 0o400), ("gone/deep", 0o500)]);
+    set_times(folder);
 }
 
 /// Options that rsync has, too.

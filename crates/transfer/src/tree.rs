@@ -252,6 +252,19 @@ impl TargetTree {
         synced.map_err(|error| FileError::target(&error))
     }
 
+    /// Makes the directory `path` writable for its owner, if this process may.
+    pub(crate) fn open_up(&self, path: &RelativePath) -> Result<(), FileError> {
+        let (parents, name) = path.split_last();
+        let parent = self.descend(parents, false)?;
+        let is_it = |stat: &Stat| FileType::from_raw_mode(stat.st_mode).is_dir() && is_changeable(stat);
+        chmod_at(&parent, name, |mode| mode | 0o700, is_it).map(drop).map_err(|error| FileError::target(&error))
+    }
+
+    /// Whether entries of the directory `path` changed since it was synced.
+    pub(crate) fn has_changed(&self, path: &RelativePath) -> bool {
+        self.lock().changed.contains(path.as_bytes())
+    }
+
     /// Sets what differs of a directory that was there before. Its set-id and sticky bits stay: they are this
     /// host's, and are never sent.
     fn update_directory(&self, directory: &OwnedFd, mode: u16, modified: Modified) -> io::Result<()> {

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
 
-use rustix::fs::{AtFlags, FileType};
+use rustix::fs::{AtFlags, FileType, Stat};
 
 use super::Session;
 use crate::control::next_input;
@@ -17,10 +17,14 @@ use crate::error::{FileError, FileErrorKind, TransferError};
 use crate::events::TransferEvent;
 use crate::filter::Filter;
 use crate::left_out::NothingDeletedReason;
-use crate::manifest::EntryKind;
+use crate::manifest::{Entry, EntryKind};
 use crate::message::Message;
 use crate::names::RelativePath;
-use crate::tree::{names_in, open_directory};
+use crate::own_file::{chmod_at, is_own};
+use crate::tree::{TargetTree, names_in, open_directory};
+
+/// The bits of a mode with which the owner of a directory can delete in it.
+const OWNER_ALL: u32 = 0o700;
 
 /// What was deleted, and what should have been and was not.
 #[derive(Clone, Copy, Default, Debug)]
@@ -40,7 +44,8 @@ struct Walk<'s, 'a> {
 }
 
 impl Session<'_> {
-    /// Deletes what is not in the list. After everything else, when each entry has its result.
+    /// Deletes what is not in the list. After everything else, when each entry has its result, so that
+    /// directories have their modes and times already: they get them again.
     pub(super) fn delete_unlisted(&self) -> Result<Deletions, TransferError> {
         let Some(filter) = &self.options.delete else { return Ok(Deletions::default()) };
         if let Some(reason) = self.hindrance() {
@@ -57,22 +62,43 @@ impl Session<'_> {
             *children.entry(&path[..end]).or_default() += 1;
         }
         let mut walk = Walk { session: self, listed, children, filter, deletions: Deletions::default() };
-        for entry in entries.iter().filter(|entry| entry.kind == EntryKind::Directory) {
-            let opened = match tree.locate(&entry.path) {
-                Ok(Some(found)) => open_directory(&found.directory, &found.name),
-                // A dry run has not made it.
-                Ok(None) => continue,
-                Err(error) => Err(error),
-            };
-            match opened {
-                Ok(directory) => {
-                    walk.clean(&directory, &entry.path, true)?;
-                }
-                Err(error) => walk.fail(&entry.path, &error)?,
-            }
-        }
+        let opened = self.open_settled_directories(tree);
+        let walked = walk.clean_listed(tree, entries);
+        // Also if the walk ended early.
+        let settled = self.settle_again(tree, &opened);
+        walked.and(settled)?;
         self.control.flush()?;
         Ok(walk.deletions)
+    }
+
+    /// Makes those of the settled directories writable for their owner that are not. Returns them.
+    fn open_settled_directories(&self, tree: &TargetTree) -> BTreeSet<u32> {
+        if self.options.dry_run {
+            return BTreeSet::new();
+        }
+        let made = self.lock().made.clone();
+        let is_closed = |entry: &Entry| tree.mode(entry.mode) & OWNER_ALL != OWNER_ALL;
+        let opens = |index: &u32| {
+            let entry = &self.list().entries[*index as usize];
+            // If this is not permitted, what cannot be deleted says so.
+            is_closed(entry) && tree.open_up(&entry.path).is_ok()
+        };
+        made.into_iter().filter(opens).collect()
+    }
+
+    /// Gives the directories that were `opened`, and those in which something was deleted, their modes and
+    /// times again.
+    fn settle_again(&self, tree: &TargetTree, opened: &BTreeSet<u32>) -> Result<(), TransferError> {
+        let made = self.lock().made.clone();
+        let mut outcome = Ok(());
+        for index in made.into_iter().rev() {
+            let entry = &self.list().entries[index as usize];
+            if opened.contains(&index) || tree.has_changed(&entry.path) {
+                let settled = tree.settle_directory(&entry.path, entry.mode, entry.modified);
+                outcome = outcome.and(settled);
+            }
+        }
+        outcome.map_err(|error| TransferError::Directory(self.directory.clone(), std::io::Error::other(error)))
     }
 
     /// Why the list may not say all that the sender has.
@@ -96,6 +122,25 @@ impl Session<'_> {
 }
 
 impl Walk<'_, '_> {
+    /// Cleans the listed directories.
+    fn clean_listed(&mut self, tree: &TargetTree, entries: &[Entry]) -> Result<(), TransferError> {
+        for entry in entries.iter().filter(|entry| entry.kind == EntryKind::Directory) {
+            let opened = match tree.locate(&entry.path) {
+                Ok(Some(found)) => open_directory(&found.directory, &found.name),
+                // A dry run has not made it.
+                Ok(None) => continue,
+                Err(error) => Err(error),
+            };
+            match opened {
+                Ok(directory) => {
+                    self.clean(&directory, &entry.path, true)?;
+                }
+                Err(error) => self.fail(&entry.path, &error)?,
+            }
+        }
+        Ok(())
+    }
+
     /// Deletes what is not listed in `directory`, whose name is `path`. Returns whether nothing is left in
     /// it. Its depth is that of a [`RelativePath`].
     fn clean(&mut self, directory: &OwnedFd, path: &RelativePath, is_listed: bool) -> Result<bool, TransferError> {
@@ -155,14 +200,39 @@ impl Walk<'_, '_> {
             return Ok(false);
         }
         if is_directory {
-            match open_directory(directory, name) {
-                // Something in it is excluded, or could not be deleted.
-                Ok(inner) if !self.clean(&inner, &child, false)? => return Ok(false),
-                Ok(_) => {}
-                Err(error) => return self.fail(&child, &error).map(|()| false),
-            }
+            self.delete_directory(directory, &child, &stat, is_listed)
+        } else {
+            self.delete(directory, name, &child, false, is_listed)
         }
-        self.delete(directory, name, &child, is_directory, is_listed)
+    }
+
+    /// Deletes the directory `path`, whose parent is `parent`, with what is in it. As rsync does, it is made
+    /// writable for its owner first; if it stays, it keeps its mode.
+    fn delete_directory(
+        &mut self,
+        parent: &OwnedFd,
+        path: &RelativePath,
+        stat: &Stat,
+        is_parent_listed: bool,
+    ) -> Result<bool, TransferError> {
+        let name = path.split_last().1;
+        let is_closed = stat.st_mode & OWNER_ALL != OWNER_ALL && !self.session.options.dry_run;
+        let is_it = |found: &Stat| is_own(found) && (found.st_dev, found.st_ino) == (stat.st_dev, stat.st_ino);
+        let opened =
+            if is_closed { chmod_at(parent, name, |mode| mode | OWNER_ALL, is_it).ok().flatten() } else { None };
+        let is_gone = match open_directory(parent, name) {
+            Ok(inner) => match self.clean(&inner, path, false) {
+                Ok(true) => self.delete(parent, name, path, true, is_parent_listed),
+                // Something in it is excluded, or could not be deleted.
+                outcome => outcome,
+            },
+            Err(error) => self.fail(path, &error).map(|()| false),
+        };
+        if opened.is_some() && !matches!(is_gone, Ok(true)) {
+            // Best effort: it had another mode before this command, and its owner can set it.
+            let _ = chmod_at(parent, name, |_| stat.st_mode & 0o777, is_it);
+        }
+        is_gone
     }
 
     fn delete(

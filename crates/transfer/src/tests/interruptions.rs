@@ -1,5 +1,6 @@
 //! A transfer that is interrupted, however often, ends as one that is not: the same files, directories
-//! and links with the same modes, times and holes, whichever user the receiver has.
+//! and links with the same modes, times and holes, whichever user the receiver has, and the same files
+//! deleted.
 
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::process::{Command, Stdio};
@@ -14,14 +15,14 @@ const KEEP: Keep = Keep { modes: true, links: true, hard_links: true, holes: tru
 const ATTEMPTS: u32 = 50;
 
 /// Trees for each user. `LITZ_TEST_SHARE=100` tries all.
-const TREES: usize = 20;
+const TREES: usize = 60;
 
 /// What is compared of one path.
 #[derive(PartialEq, Debug)]
 struct Found {
     kind: &'static str,
     mode: u32,
-    /// Not of directories that were there before: their entries changed.
+    /// Not of directories that were there before and keep their times: their entries changed.
     modified: Option<(i64, i64)>,
     link: Option<PathBuf>,
     content: Vec<u8>,
@@ -99,7 +100,7 @@ fn data_of(file: &fs::File, size: u64) -> Vec<(u64, u64)> {
 }
 
 /// A tree of everything, and the modes that it is sent with: the sender could not read many of them.
-fn grow(fixture: &Fixture, rng: &mut Rng) -> BTreeMap<String, u16> {
+fn grow(fixture: &Fixture, rng: &mut Rng, has_links_out: bool) -> BTreeMap<String, u16> {
     let mut modes = BTreeMap::new();
     let mut directories = vec!["tree".to_owned()];
     for index in 0..rng.between(4, 9) {
@@ -118,7 +119,10 @@ fn grow(fixture: &Fixture, rng: &mut Rng) -> BTreeMap<String, u16> {
             fixture.write(&name, rng.below(u64::MAX), len as usize);
             modes.insert(name, random_mode(rng));
         }
-        symlink("../missing", fixture.source(&format!("{directory}/to-parent"))).unwrap();
+        // It leads out of the tree from its root: a sender skips that, and then nothing is deleted.
+        if index > 0 || has_links_out {
+            symlink("../missing", fixture.source(&format!("{directory}/to-parent"))).unwrap();
+        }
         if rng.below(3) == 0 {
             let sparse = fs::File::create(fixture.source(&format!("{directory}/sparse"))).unwrap();
             sparse.set_len(700_000).unwrap();
@@ -143,11 +147,35 @@ fn random_mode(rng: &mut Rng) -> u16 {
 }
 
 /// What is at the target before the first attempt.
-fn prepare(inbox: &Path, is_overwriting: bool) {
+fn prepare(inbox: &Path, is_overwriting: bool, is_deleting: bool) {
     fs::create_dir_all(inbox.join("tree/d0")).unwrap();
     fs::set_permissions(inbox.join("tree/d0"), fs::Permissions::from_mode(0o750)).unwrap();
     fs::write(inbox.join("tree/old"), if is_overwriting { vec![1; 9] } else { random_bytes(5, 300) }).unwrap();
     fs::set_permissions(inbox.join("tree/old"), fs::Permissions::from_mode(0o604)).unwrap();
+    let old = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    fs::File::options().write(true).open(inbox.join("tree/old")).unwrap().set_modified(old).unwrap();
+    if is_deleting {
+        fs::create_dir_all(inbox.join("tree/d0/gone/deep")).unwrap();
+        fs::write(inbox.join("tree/d0/gone/deep/file"), "unlisted").unwrap();
+        for (name, mode) in [("deep", 0o500), ("", 0o000)] {
+            fs::set_permissions(inbox.join("tree/d0/gone").join(name), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        fs::write(inbox.join("tree/gone"), "unlisted").unwrap();
+    }
+}
+
+/// What the sender has in each directory for the first attempts only. The times of directories stay.
+fn set_passing_files(fixture: &Fixture, modes: &BTreeMap<String, u16>, is_there: bool) {
+    for directory in modes.keys().map(|name| fixture.source(name)).filter(|path| path.is_dir()) {
+        let modified = fs::metadata(&directory).unwrap().modified().unwrap();
+        let file = directory.join("passing");
+        if is_there {
+            fs::write(file, "passing").unwrap()
+        } else {
+            fs::remove_file(file).unwrap()
+        }
+        fs::File::open(&directory).unwrap().set_modified(modified).unwrap();
+    }
 }
 
 /// Tries the tree of `seed`; the number of attempts that were interrupted, and of files that failed.
@@ -155,9 +183,11 @@ fn interrupt(seed: u64) -> (u32, u32) {
     let mut rng = Rng::from_seed(seed);
     let (mut fixture, disk) = on_faulty_disk();
     let (has_existing, is_overwriting) = (rng.below(2) == 0, rng.below(2) == 0);
+    let is_deleting = is_overwriting && rng.below(2) == 0;
     fixture.receive.overwrite = is_overwriting;
-    let modes = grow(&fixture, &mut rng);
-    let existing: &[&str] = if has_existing { &["tree", "tree/d0"] } else { &[] };
+    fixture.receive.delete = is_deleting.then(Filter::default);
+    let modes = grow(&fixture, &mut rng, !is_deleting);
+    let existing: &[&str] = if has_existing && !is_overwriting { &["tree", "tree/d0"] } else { &[] };
     let scan = || {
         let mut source = Source::scan_keeping(&[fixture.source("tree")], KEEP, &CancelToken::new()).unwrap();
         source.set_modes(&modes);
@@ -167,16 +197,23 @@ fn interrupt(seed: u64) -> (u32, u32) {
     let begin = || {
         fs::create_dir_all(&inbox).unwrap();
         if has_existing {
-            prepare(&inbox, is_overwriting);
+            prepare(&inbox, is_overwriting, is_deleting);
         }
     };
     begin();
     fixture.transfer_source(&scan(), |_| {}).complete();
     let wanted = listing(&inbox, existing);
+    assert!(!wanted.contains_key(Path::new("tree/gone")), "seed {seed}: deletions");
     fs::rename(&inbox, fixture.top.path().join("uninterrupted")).unwrap();
     begin();
     let (mut interrupted, mut failed) = (0, 0);
+    let passing_attempts = if is_deleting { 1 + rng.below(6) as u32 } else { 0 };
     for attempt in 0.. {
+        if is_deleting && attempt == 0 {
+            set_passing_files(&fixture, &modes, true);
+        } else if is_deleting && attempt == passing_attempts {
+            set_passing_files(&fixture, &modes, false);
+        }
         disk.heal();
         let is_last = attempt == ATTEMPTS;
         match rng.below(8) {
@@ -189,9 +226,12 @@ fn interrupt(seed: u64) -> (u32, u32) {
         // Where nothing else fails, a whole attempt would end the transfer.
         let cut = if is_last || rng.below(20) == 0 { u64::MAX } else { rng.between(1, 60_000) };
         let outcome = fixture.transfer_source(&scan(), |link| link.faults().bytes_left.store(cut, Ordering::SeqCst));
-        // Whatever the sender was told, this is the end.
+        // Whatever the sender was told, this is the end, but of what it still has.
         if outcome.is_spent {
-            break;
+            if attempt >= passing_attempts {
+                break;
+            }
+            continue;
         }
         match &outcome.received {
             Err(_) => interrupted += 1,
