@@ -1,42 +1,62 @@
-//! The directories that unfinished transfers have made: an append-only file in the directory that is
-//! received into. A later attempt completes their modes and times, as an uninterrupted transfer does,
-//! and leaves those alone that were there before.
+//! The directories that unfinished transfers have made: append-only files in the directory that is received
+//! into, one for each transfer. A later attempt completes their modes and times, as an uninterrupted
+//! transfer does, and leaves those alone that were there before.
 //!
 //! ```text
-//!   header   "litzdir1" 8
+//!   header   "litzdir2" 8
 //!   record   kind 1 | path's length 2 | path | device 8 | inode 8 | check 8
 //! ```
 //!
 //! A directory has an *intent* before it is made, is *made* when its number is known, and is *settled*
-//! when its transfer is complete. Transfers that run at the same time append to the same file; the last
-//! one removes it. As with the journal of a file, nothing is synced: a killed process loses no record.
+//! when its transfer is complete. A transfer has its file locked. Files that nothing has locked are those of
+//! earlier attempts; if one names a directory of the list, it is taken over. As with the journal of a file,
+//! nothing is synced: a killed process loses no record.
+//!
+//! Other users may write to the directory. So no file counts that another user could have made or written
+//! to, no lock is waited for without a limit, and a transfer goes on without a journal.
 
-use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use rustix::event::{Timespec, poll};
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
+use rustix::io::Errno;
 
 use crate::limits::ENTRIES_MAX;
 use crate::manifest::PATH_BYTES_MAX;
 use crate::names::RelativePath;
+use crate::own_file::is_own;
 
-/// The identity of a directory: device and inode.
+/// The identity of a directory: inode, and device relative to that of the directory that is received into,
+/// because a device may have another number after a restart (btrfs, NFS, USB).
 pub(crate) type Identity = (u64, u64);
 
 /// What the journal knows of a directory; `None` is an intent.
 pub(crate) type Made = Option<Identity>;
 
-/// The journal, opened when it is needed first.
+/// The directories of a journal.
+type Known = BTreeMap<Vec<u8>, Made>;
+
+/// The journal of one transfer, opened when it is needed first.
 #[derive(Debug)]
 pub(crate) struct DirectoryJournal {
     root: Arc<OwnedFd>,
-    file: Option<File>,
+    root_device: u64,
+    own: Option<Own>,
+    /// There can be none, and the transfer goes on without.
+    is_denied: bool,
+}
+
+/// The file of this transfer, locked.
+#[derive(Debug)]
+struct Own {
+    name: OsString,
+    file: File,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,34 +68,73 @@ enum Kind {
 }
 
 impl DirectoryJournal {
-    /// The journal of the directory `root`.
-    pub(crate) fn new(root: Arc<OwnedFd>) -> Self {
-        Self { root, file: None }
+    /// The journal of a transfer into the directory `root`.
+    pub(crate) fn new(root: Arc<OwnedFd>) -> io::Result<Self> {
+        let root_device = rustix::fs::fstat(&*root)?.st_dev;
+        Ok(Self { root, root_device, own: None, is_denied: false })
     }
 
-    /// The directories that earlier attempts have made, parents first.
-    pub(crate) fn read(&mut self) -> io::Result<BTreeMap<Vec<u8>, Made>> {
-        if !self.open(false)? {
-            return Ok(BTreeMap::new());
-        }
-        let Some(file) = &mut self.file else { return Ok(BTreeMap::new()) };
-        let mut bytes = Vec::new();
-        file.seek(SeekFrom::Start(0))?;
-        file.take(LEN_MAX + 1).read_to_end(&mut bytes)?;
-        let (found, valid_len) = parse(&bytes);
-        // A torn record, or one that is too many. If other transfers run they do the same.
-        if valid_len < bytes.len() {
-            file.set_len(valid_len as u64)?;
-            if valid_len == 0 {
-                file.write_all(MAGIC)?;
+    /// The identity of the directory with this state.
+    pub(crate) fn identity(&self, stat: &Stat) -> Identity {
+        (stat.st_dev.wrapping_sub(self.root_device), stat.st_ino)
+    }
+
+    /// Goes on with the journals of earlier attempts that name a directory in `listed`. Waits up to
+    /// `busy_wait` for such an attempt that is about to end. Returns the directories that they have made,
+    /// parents first. Best effort: without them, the directories are as any others.
+    pub(crate) fn take_over(&mut self, listed: &BTreeSet<&[u8]>, busy_wait: Duration) -> Known {
+        let mut known = Known::new();
+        let mut left = busy_wait.max(LOCK_WAIT);
+        for name in names() {
+            let Some(file) = self.open_own(&name) else { continue };
+            // Before the lock: a transfer of other directories is left alone.
+            let is_wanted = |found: &Known| found.keys().any(|path| listed.contains(path.as_slice()));
+            let is_free = match read(&file) {
+                Ok((found, _)) if is_wanted(&found) => lock_within(&file, &mut left),
+                // Its process was killed when it had just made it.
+                Ok((found, _)) if found.is_empty() => {
+                    if try_lock(&file) && self.is_named(&name, &file) {
+                        let _ = rustix::fs::unlinkat(&*self.root, &name, AtFlags::empty());
+                    }
+                    false
+                }
+                _ => false,
+            };
+            if !is_free || !self.is_named(&name, &file) {
+                continue;
             }
+            let Ok(found) = self.adopt(name, file) else { continue };
+            known.extend(found);
+        }
+        known
+    }
+
+    /// Makes an abandoned file that of this transfer, or moves its records there.
+    fn adopt(&mut self, name: OsString, file: File) -> io::Result<Known> {
+        let (found, valid_len) = read(&file)?;
+        if let Some(own) = &mut self.own {
+            for (path, made) in &found {
+                let kind = if made.is_some() { Kind::Made } else { Kind::Intent };
+                own.file.write_all(&record(kind, path, made.unwrap_or_default()))?;
+            }
+            rustix::fs::unlinkat(&*self.root, &name, AtFlags::empty())?;
+        } else {
+            // What follows a torn record would not be read.
+            file.set_len(valid_len as u64)?;
+            self.own = Some(Own { name, file });
         }
         Ok(found)
     }
 
     /// Notes that `path` is about to be made.
     pub(crate) fn intend(&mut self, path: &RelativePath) -> io::Result<()> {
-        self.open(true)?;
+        if self.own.is_none() && !self.is_denied {
+            self.own = match self.create() {
+                Err(error) if is_denial(&error) => None,
+                created => created?,
+            };
+            self.is_denied = self.own.is_none();
+        }
         self.append(Kind::Intent, path.as_bytes(), (0, 0))
     }
 
@@ -84,80 +143,111 @@ impl DirectoryJournal {
         self.append(Kind::Made, path.as_bytes(), identity)
     }
 
-    /// The transfer that made `paths` is complete: forgets them, and removes the file if no other transfer
-    /// uses it. Best effort: what is left only makes a later transfer set modes and times once more.
+    /// The transfer that made `paths` is complete: forgets them, and removes the file if nothing else is in
+    /// it. Best effort: what is left only makes a later transfer set modes and times once more.
     pub(crate) fn settle<'p>(&mut self, paths: impl Iterator<Item = &'p RelativePath>) {
-        if self.file.is_none() {
-            return;
-        }
         for path in paths {
             let _ = self.append(Kind::Settled, path.as_bytes(), (0, 0));
         }
-        if self.file.as_ref().is_some_and(is_alone) && self.read().is_ok_and(|left| left.is_empty()) {
-            let _ = rustix::fs::unlinkat(&*self.root, name(), AtFlags::empty());
+        if let Some(own) = self.own.take()
+            && read(&own.file).is_ok_and(|(left, _)| left.is_empty())
+            && self.is_named(&own.name, &own.file)
+        {
+            let _ = rustix::fs::unlinkat(&*self.root, &own.name, AtFlags::empty());
         }
-        self.file = None;
     }
 
     fn append(&mut self, kind: Kind, path: &[u8], identity: Identity) -> io::Result<()> {
-        let file = self.file.as_mut().ok_or(io::ErrorKind::NotFound)?;
-        // One write at the end, whatever other transfers append.
-        file.write_all(&record(kind, path, identity))
+        self.own.as_mut().map_or(Ok(()), |own| own.file.write_all(&record(kind, path, identity)))
     }
 
-    /// Opens the file, and creates it if `create`. Returns false if there is none.
-    fn open(&mut self, create: bool) -> io::Result<bool> {
-        while self.file.is_none() {
-            let flags = OFlags::RDWR | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-            let flags = if create { flags | OFlags::CREATE } else { flags };
-            let opened = match rustix::fs::openat(&*self.root, name(), flags, Mode::RUSR | Mode::WUSR) {
-                Err(rustix::io::Errno::NOENT) if !create => return Ok(false),
+    /// Opens the journal `name`, unless there is none that only this user can have written.
+    fn open_own(&self, name: &OsString) -> Option<File> {
+        let flags = OFlags::RDWR | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&*self.root, name, flags, Mode::empty()).ok()?;
+        let stat = rustix::fs::fstat(&file).ok()?;
+        let is_regular = FileType::from_raw_mode(stat.st_mode).is_file() && stat.st_nlink == 1;
+        (is_regular && is_own(&stat) && stat.st_mode & OTHERS_WRITE == 0).then(|| file.into())
+    }
+
+    /// Makes a file for this transfer. If all names are taken, begins one anew that is abandoned.
+    fn create(&self) -> io::Result<Option<Own>> {
+        let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        for name in names() {
+            let mut file = match rustix::fs::openat(&*self.root, &name, flags, Mode::RUSR | Mode::WUSR) {
+                Err(Errno::EXIST) => continue,
                 opened => File::from(opened?),
             };
-            // Ends with the process. Where there are no locks, the user must avoid concurrent transfers.
-            let _ = rustix::fs::flock(&opened, FlockOperation::LockShared);
-            let metadata = opened.metadata()?;
-            if !metadata.is_file() || metadata.nlink() > 1 {
-                return Err(io::Error::new(io::ErrorKind::InvalidInput, "the journal of directories is not ours"));
+            // Before the lock, it may have been taken for one that was abandoned.
+            if try_lock(&file) && self.is_named(&name, &file) {
+                file.write_all(MAGIC)?;
+                return Ok(Some(Own { name, file }));
             }
-            // Before the lock was there, the last transfer may have removed the file.
-            let is_named = rustix::fs::statat(&*self.root, name(), AtFlags::SYMLINK_NOFOLLOW)
-                .is_ok_and(|named| (named.st_dev, named.st_ino) == (metadata.dev(), metadata.ino()));
-            if !is_named {
-                continue;
-            }
-            if metadata.len() == 0 {
-                (&opened).write_all(MAGIC)?;
-            }
-            self.file = Some(opened);
         }
-        Ok(true)
+        for name in names() {
+            if let Some(mut file) = self.open_own(&name).filter(try_lock)
+                && self.is_named(&name, &file)
+            {
+                file.set_len(0)?;
+                file.write_all(MAGIC)?;
+                return Ok(Some(Own { name, file }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether `file` still has its name.
+    fn is_named(&self, name: &OsString, file: &File) -> bool {
+        let named = rustix::fs::statat(&*self.root, name, AtFlags::SYMLINK_NOFOLLOW);
+        let is_it = |metadata: std::fs::Metadata| {
+            named.is_ok_and(|named| (named.st_dev, named.st_ino) == (metadata.dev(), metadata.ino()))
+        };
+        file.metadata().is_ok_and(is_it)
     }
 }
 
-/// Whether no other transfer uses the file, which then belongs to this one. A process that another thread
-/// is about to start holds its locks for a moment, too.
-fn is_alone(file: &File) -> bool {
-    for _ in 0..ALONE_TRIES {
-        if rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+/// Locks the file, unless another transfer has it. The lock ends with the process. Where there are no locks,
+/// the user must avoid concurrent transfers.
+fn try_lock(file: &File) -> bool {
+    !matches!(rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive), Err(Errno::WOULDBLOCK))
+}
+
+/// As [`try_lock`], and tries again for what is `left` of a time: an attempt whose connection was lost may be
+/// about to end, and a process that another thread starts holds its locks for a moment, too.
+#[expect(clippy::disallowed_methods, reason = "the end of another process's lock is not signalled")]
+fn lock_within(file: &File, left: &mut Duration) -> bool {
+    loop {
+        if try_lock(file) {
             return true;
         }
-        let _interrupted = poll(&mut [], Some(&ALONE_WAIT));
+        if left.is_zero() {
+            return false;
+        }
+        std::thread::sleep(LOCK_STEP);
+        *left = left.saturating_sub(LOCK_STEP);
     }
-    false
+}
+
+/// Whether no journal can be made where directories perhaps can.
+fn is_denial(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+}
+
+/// The directories in a file, and how many of its bytes are valid.
+fn read(mut file: &File) -> io::Result<(Known, usize)> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    file.take(LEN_MAX + 1).read_to_end(&mut bytes)?;
+    Ok(parse(&bytes))
 }
 
 /// The directories in `bytes`, and how many of the bytes are valid.
-fn parse(bytes: &[u8]) -> (BTreeMap<Vec<u8>, Made>, usize) {
-    let mut found = BTreeMap::new();
+fn parse(bytes: &[u8]) -> (Known, usize) {
+    let mut found = Known::new();
     if bytes.len() as u64 > LEN_MAX {
         return (found, 0);
     }
     let Some(mut rest) = bytes.strip_prefix(MAGIC.as_slice()) else { return (found, 0) };
-    // Two transfers that began at the same time have written it both.
-    while let Some(after) = rest.strip_prefix(MAGIC.as_slice()) {
-        rest = after;
-    }
     while let Some((kind, path, identity, after)) = parse_record(rest) {
         rest = after;
         match kind {
@@ -193,74 +283,30 @@ fn record(kind: Kind, path: &[u8], (device, inode): Identity) -> Vec<u8> {
     record
 }
 
-/// No sender can send a file of this name.
-fn name() -> &'static OsStr {
-    OsStr::new(".litz-directories.litz-journal")
+/// The names of journals. No sender can send files of these names.
+fn names() -> impl Iterator<Item = OsString> {
+    (0..JOURNALS_MAX).map(|number| match number {
+        0 => ".litz-directories.litz-journal".into(),
+        number => format!(".litz-directories-{number}.litz-journal").into(),
+    })
 }
 
-/// Together 50 ms.
-const ALONE_TRIES: u32 = 10;
-const ALONE_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+/// Unfinished transfers into one directory that are kept apart.
+const JOURNALS_MAX: u32 = 64;
 
-const MAGIC: &[u8; 8] = b"litzdir1";
+/// The bits of a mode that let others write.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// At least so long an earlier attempt may take to end.
+const LOCK_WAIT: Duration = Duration::from_millis(50);
+const LOCK_STEP: Duration = Duration::from_millis(5);
+
+const MAGIC: &[u8; 8] = b"litzdir2";
 
 const CHECK_LEN: usize = 8;
 
-/// An intent and a record for each directory of the largest transfer. A longer file is begun anew.
+/// An intent and a record for each directory of the largest transfer. A longer file is ignored.
 const LEN_MAX: u64 = 2 * (PATH_BYTES_MAX as u64 + ENTRIES_MAX as u64 * (3 + 16 + CHECK_LEN as u64));
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn journal(folder: &tempfile::TempDir) -> DirectoryJournal {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        DirectoryJournal::new(Arc::new(rustix::fs::open(folder.path(), flags, Mode::empty()).unwrap()))
-    }
-
-    fn path(text: &str) -> RelativePath {
-        RelativePath::from_components(text.split('/').map(str::as_bytes)).unwrap()
-    }
-
-    #[test]
-    fn directories_are_known_until_their_transfer_is_complete() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut first = journal(&folder);
-        assert!(first.read().unwrap().is_empty());
-        assert_eq!(folder.path().read_dir().unwrap().count(), 0, "nothing is made for nothing");
-        first.intend(&path("a")).unwrap();
-        first.made(&path("a"), (1, 2)).unwrap();
-        first.intend(&path("a/b")).unwrap();
-        drop(first);
-        let mut second = journal(&folder);
-        let known = [(b"a".to_vec(), Some((1, 2))), (b"a/b".to_vec(), None)];
-        assert_eq!(second.read().unwrap(), known.clone().into());
-        let mut beside = journal(&folder);
-        beside.intend(&path("c")).unwrap();
-        second.settle([path("a"), path("a/b")].iter());
-        assert_eq!(beside.read().unwrap(), [(b"c".to_vec(), None)].into());
-        beside.settle([path("c")].iter());
-        assert_eq!(folder.path().read_dir().unwrap().count(), 0);
-    }
-
-    #[test]
-    fn records_after_a_torn_one_are_read_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join(name());
-        let mut first = journal(&folder);
-        first.made(&path("a"), (1, 2)).unwrap_err();
-        for name in ["a", "b", "c"] {
-            first.intend(&path(name)).unwrap();
-        }
-        let whole = std::fs::read(&file).unwrap();
-        for len in 0..whole.len() {
-            std::fs::write(&file, &whole[..len]).unwrap();
-            let mut again = journal(&folder);
-            let before = again.read().unwrap().len();
-            again.intend(&path("d")).unwrap();
-            let after = journal(&folder).read().unwrap();
-            assert!(after.contains_key(b"d".as_slice()), "{len}");
-            assert_eq!(after.len(), before + 1, "{len}");
-        }
-    }
-}
+mod tests;

@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
@@ -66,7 +67,7 @@ impl TargetTree {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = Arc::new(rustix::fs::open(directory, flags, Mode::empty())?);
         Ok(Self {
-            directories: Mutex::new(DirectoryJournal::new(Arc::clone(&root))),
+            directories: Mutex::new(DirectoryJournal::new(Arc::clone(&root))?),
             root,
             umask,
             disk_space: DiskSpace::new(Arc::clone(&disk)),
@@ -139,16 +140,15 @@ impl TargetTree {
     }
 
     /// Opens up those of the directories `listed` that an earlier attempt has made and has completed:
-    /// their owner needs to write to them again.
-    pub(crate) fn reopen_directories(&self, listed: &BTreeSet<&[u8]>) -> io::Result<()> {
-        let known = self.directories().read()?;
+    /// their owner needs to write to them again. Waits up to `busy_wait` for one that is about to end.
+    pub(crate) fn reopen_directories(&self, listed: &BTreeSet<&[u8]>, busy_wait: Duration) {
+        let known = self.directories().take_over(listed, busy_wait);
         for (path, made) in known.into_iter().filter(|(path, _)| listed.contains(path.as_slice())) {
             // One that is not as it was left is not ours any more.
             if let Some(mode) = self.reopen_directory(&path, made) {
                 self.lock().reopened.insert(path, mode);
             }
         }
-        Ok(())
     }
 
     /// The mode that the directory had; `None` if it is not the one that was made.
@@ -161,9 +161,10 @@ impl TargetTree {
         if made.is_none() && !is_empty(&parent, name) {
             return None;
         }
+        let journal = self.directories();
         let is_it = |stat: &Stat| {
             let is_directory = FileType::from_raw_mode(stat.st_mode).is_dir();
-            is_directory && is_own(stat) && made.is_none_or(|made| made == (stat.st_dev, stat.st_ino))
+            is_directory && is_own(stat) && made.is_none_or(|made| made == journal.identity(stat))
         };
         let before = chmod_at(&parent, name, |mode| mode | 0o700, is_it).ok()??;
         Some(before.st_mode & 0o777)
@@ -223,7 +224,10 @@ impl TargetTree {
         }
         let noted = rustix::fs::statat(&*parent, name, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(io::Error::from)
-            .and_then(|stat| journal.made(path, (stat.st_dev, stat.st_ino)));
+            .and_then(|stat| {
+                let identity = journal.identity(&stat);
+                journal.made(path, identity)
+            });
         if let Err(error) = noted {
             let _ = rustix::fs::unlinkat(&*parent, name, AtFlags::REMOVEDIR);
             return Err(target(error));

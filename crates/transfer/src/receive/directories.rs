@@ -11,14 +11,13 @@ use crate::manifest::{Entry, EntryKind};
 
 impl Session<'_> {
     /// Opens up the listed directories that an earlier attempt has made.
-    pub(super) fn reopen_directories(&self, entries: &[Entry]) -> Result<(), TransferError> {
-        let Some(tree) = self.tree.get().filter(|_| !self.options.dry_run) else { return Ok(()) };
+    pub(super) fn reopen_directories(&self, entries: &[Entry]) {
+        let Some(tree) = self.tree.get().filter(|_| !self.options.dry_run) else { return };
         let directories = entries.iter().filter(|entry| entry.kind == EntryKind::Directory);
         let listed: BTreeSet<_> = directories.map(|entry| entry.path.as_bytes()).collect();
-        if listed.is_empty() {
-            return Ok(());
+        if !listed.is_empty() {
+            tree.reopen_directories(&listed, self.options.busy_wait);
         }
-        tree.reopen_directories(&listed).map_err(|error| TransferError::Directory(self.directory.clone(), error))
     }
 
     /// Makes a directory. One whose mode and time are set has its result when it is settled.

@@ -53,7 +53,7 @@ impl Session<'_> {
         if self.options.output.is_some() && !entries.iter().all(Entry::is_stream) {
             return Err(TransferError::StreamOnly);
         }
-        self.reopen_directories(&entries)?;
+        self.reopen_directories(&entries);
         self.check_growth(&entries)
             .inspect_err(|_| self.tree.get().into_iter().for_each(TargetTree::close_directories))?;
         Ok(List { entries, totals, skipped, base_log2 })
