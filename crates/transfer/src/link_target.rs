@@ -32,6 +32,8 @@ impl LinkTarget {
     /// The directories of `path` are real ones, because nothing is received through a link. So each
     /// leading `..` is what it seems. What follows leads downwards, and links on that way stay in the
     /// tree for the same reason.
+    ///
+    /// The root itself is never a link: what it led to would lie beside the tree.
     pub fn stays_inside(&self, path: &RelativePath) -> bool {
         if self.0[0] == b'/' {
             return false;
@@ -46,7 +48,7 @@ impl LinkTarget {
             }
         }
         // The root itself and the link's own name are not to be gone up from.
-        ups + 2 <= path.components().count().max(2)
+        ups + 2 <= path.components().count()
     }
 }
 
@@ -69,7 +71,6 @@ mod tests {
             ("root/sub/link", ".."),
             ("root/sub/link", "../file"),
             ("root/a/b/link", "../../c/file"),
-            ("link", "file"),
         ];
         let outside = [
             ("root/link", "/etc/passwd"),
@@ -80,6 +81,9 @@ mod tests {
             ("root/sub/link", "sub/../file"),
             ("root/sub/link", "../sub/../file"),
             ("root/link", "//"),
+            ("link", "file"),
+            ("link", ".ssh/authorized_keys"),
+            ("link", "."),
             ("link", ".."),
             ("link", "../file"),
         ];

@@ -265,6 +265,8 @@ fn a_sender_that_lists_impossible_links_is_disconnected() {
     let lists = [
         vec![entry("tree/link", link("../../etc"))],
         vec![entry("tree/link", link("/etc"))],
+        // A name that was asked for would lead to something beside it.
+        vec![entry("report.pdf", link(".ssh/authorized_keys"))],
         vec![entry("tree/sub/link", link("x/../../../etc"))],
         vec![entry("tree/name", EntryKind::HardLink { file: 0 })],
         vec![entry("tree/name", EntryKind::HardLink { file: 1 }), file()],
