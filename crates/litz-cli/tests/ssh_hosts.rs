@@ -455,6 +455,23 @@ fn what_is_wrong_is_said_in_a_sentence() {
     far.fail(&["file", "host:"], 2, "before the transfer was done");
 }
 
+/// What receives is in its sandbox when ssh ends.
+#[test]
+fn an_ssh_that_ends_or_hangs_while_files_are_fetched_is_waited_for_and_killed() {
+    let far = FarHost::new();
+    fs::write(far.home().join("file"), "x").unwrap();
+    let inbox = far.place.inbox();
+    let arguments = ["host:file", inbox.to_str().unwrap()];
+    let hello = "cd \"$FAR_HOME\" && sh -c \"$2\" </dev/null | head -n 1\nread -r request";
+    far.program("ssh", &format!("{hello}\nexit 255"));
+    far.fail(&arguments, 2, "ssh could not reach host");
+    let number = far.text("number");
+    far.program("ssh", &format!("{hello}\necho $$ >{number}\nexec >&- 2>&- sleep 1000"));
+    far.fail(&arguments, 2, "ssh to host closed its output and did not end: it was killed");
+    let number = fs::read_to_string(number).unwrap();
+    assert!(!Path::new("/proc").join(number.trim()).exists(), "it outlives the command");
+}
+
 /// The link under ssh dies without a sign once the transfer was agreed upon: nothing is read any more.
 #[test]
 fn a_transfer_does_not_wait_for_an_ssh_that_reads_nothing() {

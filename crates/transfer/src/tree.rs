@@ -222,9 +222,8 @@ impl TargetTree {
             }
             Err(errno) => return Err(target(errno.into())),
         }
-        let noted = rustix::fs::statat(&*parent, name, AtFlags::SYMLINK_NOFOLLOW)
-            .map_err(io::Error::from)
-            .and_then(|stat| {
+        let noted =
+            rustix::fs::statat(&*parent, name, AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from).and_then(|stat| {
                 let identity = journal.identity(&stat);
                 journal.made(path, identity)
             });

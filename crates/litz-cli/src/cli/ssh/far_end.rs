@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{BufReader, Read, Write};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -50,7 +50,6 @@ pub(crate) struct FarEnd {
     /// The options that it knows, and its version.
     options: Vec<String>,
     version: String,
-    child: Mutex<Child>,
     input: Mutex<Option<ChildStdin>>,
     shared: Arc<Shared>,
 }
@@ -74,6 +73,18 @@ struct Said {
     have_messages_ended: bool,
     /// The last lines of messages, from ssh or the far end.
     messages: VecDeque<String>,
+    /// The process is to end now.
+    is_end_wanted: bool,
+    end: Option<End>,
+}
+
+/// The end of the process.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    /// Of its own accord; `None` after a signal.
+    code: Option<i32>,
+    /// It did not end, and was killed.
+    was_killed: bool,
 }
 
 /// Why the far end is not there.
@@ -106,18 +117,20 @@ impl FarEnd {
         })?;
         let shared = Arc::new(Shared { said: Mutex::default(), changed: Condvar::new() });
         let (output, messages) = (child.stdout.take(), child.stderr.take());
-        let (of_output, of_messages) = (Arc::clone(&shared), Arc::clone(&shared));
+        let (of_output, of_messages, of_end) = (Arc::clone(&shared), Arc::clone(&shared), Arc::clone(&shared));
         let (input, name) = (child.stdin.take(), host.to_owned());
-        // Both end with the process.
-        #[expect(clippy::disallowed_methods, reason = "the pipes of a child process block")]
+        // They end with the process. They start before a receiver enters its sandbox, in which no process can be
+        // waited for or killed.
+        #[expect(clippy::disallowed_methods, reason = "the pipes of a child process block, and so does its end")]
         {
             std::thread::spawn(move || output.map(|output| of_output.read(output)));
             std::thread::spawn(move || messages.map(|messages| of_messages.read_messages(messages, &name)));
+            std::thread::spawn(move || of_end.keep(child));
         }
-        let (child, input) = (Mutex::new(child), Mutex::new(input));
+        let input = Mutex::new(input);
         let (host_name, key) = (host.to_owned(), PublicKey::from_bytes([0; 32]));
         let (options, version) = (Vec::new(), String::new());
-        let mut far = Self { host: host_name, key, options, version, child, input, shared };
+        let mut far = Self { host: host_name, key, options, version, input, shared };
         let hello = far.wait(cancel, |said| said.hello.take())?;
         if hello.litz_ssh != VERSION {
             let version = printable(&hello.version, VERSION_LEN_MAX);
@@ -181,7 +194,9 @@ impl FarEnd {
 
     /// Why the far end has ended, if it has: a message for the user.
     pub(crate) fn ending(&self) -> Option<String> {
-        lock(&self.shared.said).has_ended.then(|| self.why_ended())
+        // In a statement of its own, because the other call locks it again.
+        let has_ended = lock(&self.shared.said).has_ended;
+        has_ended.then(|| self.why_ended())
     }
 
     /// The message of the far end's error, if it sent one.
@@ -213,29 +228,12 @@ impl FarEnd {
         if let Some(error) = self.error() {
             return error;
         }
-        let status = self.wait_for_end();
+        let end = self.shared.wait_for_end();
         // The last messages say why. A process that ssh has left in the background may hold their pipe.
         let said = lock(&self.shared.said);
         let waited = self.shared.changed.wait_timeout_while(said, END_TIMEOUT, |said| !said.have_messages_ended);
         let said = waited.unwrap_or_else(PoisonError::into_inner).0;
-        explain(&self.host, status.and_then(|status| status.code()), &said.messages)
-    }
-
-    /// Waits for the end of the process, and ends it if it takes too long.
-    #[expect(clippy::disallowed_methods, reason = "a child process is waited for, with a bound")]
-    fn wait_for_end(&self) -> Option<ExitStatus> {
-        let mut child = lock(&self.child);
-        let steps = END_TIMEOUT.as_millis() / LOOK_INTERVAL.as_millis();
-        for _ in 0..steps {
-            match child.try_wait() {
-                Ok(None) => std::thread::sleep(LOOK_INTERVAL),
-                Ok(status) => return status,
-                Err(_) => return None,
-            }
-        }
-        // It may have ended just now.
-        let _killed = child.kill();
-        child.wait().ok()
+        explain(&self.host, end, &said.messages)
     }
 }
 
@@ -245,11 +243,50 @@ impl Drop for FarEnd {
             // The far end need not wait for this host to come back. It may have ended.
             let _left = input.write_all(b"end\n");
         }
-        self.wait_for_end();
+        self.shared.wait_for_end();
     }
 }
 
 impl Shared {
+    /// Owns the process: waits until it is to end, then for its end, and kills it if that takes too long.
+    #[expect(clippy::disallowed_methods, reason = "a child process is waited for, with a bound")]
+    fn keep(&self, mut child: Child) {
+        let said = lock(&self.said);
+        let waited = self.changed.wait_while(said, |said| !said.is_end_wanted);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        let steps = END_TIMEOUT.as_millis() / LOOK_INTERVAL.as_millis();
+        let ended = (0..steps).find_map(|_| {
+            let ended = child.try_wait().transpose();
+            if ended.is_none() {
+                std::thread::sleep(LOOK_INTERVAL);
+            }
+            ended
+        });
+        let end = ended.map_or_else(
+            || {
+                // It may have ended just now.
+                let was_killed = child.kill().is_ok();
+                End { code: child.wait().ok().and_then(|status| status.code()), was_killed }
+            },
+            |status| End { code: status.ok().and_then(|status| status.code()), was_killed: false },
+        );
+        lock(&self.said).end = Some(end);
+        self.changed.notify_all();
+    }
+
+    /// Waits for the end of the process, which is ended if it takes too long.
+    fn wait_for_end(&self) -> End {
+        let mut said = lock(&self.said);
+        said.is_end_wanted = true;
+        self.changed.notify_all();
+        loop {
+            if let Some(end) = said.end {
+                return end;
+            }
+            said = self.changed.wait(said).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
     /// Reads the far end's lines until it ends. All are read at once, so that it never waits for this host.
     fn read(&self, output: impl Read) {
         let mut input = BufReader::new(output);
@@ -306,9 +343,12 @@ impl Said {
 }
 
 /// The message for a far end that ended before its work was done.
-fn explain(host: &str, status: Option<i32>, messages: &VecDeque<String>) -> String {
+fn explain(host: &str, end: End, messages: &VecDeque<String>) -> String {
+    if end.was_killed {
+        return format!("ssh to {host} closed its output and did not end: it was killed");
+    }
     let is_unknown = messages.iter().any(|text| text.contains("ssh-end") && text.contains("unrecognized"));
-    match status {
+    match end.code {
         Some(STATUS_NO_COMMAND) => format!(
             "there is no `litz` on {host}, or it is not in the PATH of the shell that ssh starts: install it there, or \
              name it with --litz-path"
@@ -372,7 +412,9 @@ mod tests {
             (Some(2), &none, "status 2"),
             (None, &none, "signal"),
         ] {
-            assert!(explain("host", status, messages).contains(words), "{status:?}");
+            let end = End { code: status, was_killed: false };
+            assert!(explain("host", end, messages).contains(words), "{status:?}");
         }
+        assert!(explain("host", End { code: None, was_killed: true }, &none).contains("did not end"));
     }
 }
