@@ -87,21 +87,17 @@ impl FarPath {
     /// A message for the user if the host cannot be one.
     fn parse(argument: &OsStr) -> Result<Option<Self>, String> {
         let bytes = argument.as_bytes();
-        // An IPv6 address is in brackets, whose colons do not count.
-        let searched =
-            match (bytes.iter().position(|byte| *byte == b'['), bytes.windows(2).position(|two| two == b"]:")) {
-                (Some(open), Some(close)) if open < close && !bytes[..open].contains(&b'/') => close,
-                _ => 0,
-            };
-        let Some(colon) = bytes[searched..].iter().position(|byte| *byte == b':').map(|at| at + searched) else {
-            return Ok(None);
+        let bracketed = split_brackets(bytes);
+        let split = || {
+            let colon = bytes.iter().position(|byte| *byte == b':')?;
+            Some((bytes[..colon].to_vec(), &bytes[colon + 1..]))
         };
-        let (host, path) = (&bytes[..colon], &bytes[colon + 1..]);
+        let Some((host, path)) = bracketed.or_else(split) else { return Ok(None) };
         if host.is_empty() || host.contains(&b'/') || std::fs::symlink_metadata(argument).is_ok() {
             return Ok(None);
         }
-        let host = std::str::from_utf8(host).map_err(|_| "the name of a host is not text".to_owned())?;
-        let host = checked_host(&host.replace(['[', ']'], ""))?;
+        let host = std::str::from_utf8(&host).map_err(|_| "the name of a host is not text".to_owned())?;
+        let host = checked_host(host)?;
         // What a shell would expand to the home directory, where the path begins anyway.
         let path = path.strip_prefix(b"~/").unwrap_or(path);
         if path.starts_with(b"~") {
@@ -121,6 +117,20 @@ impl fmt::Display for FarPath {
     }
 }
 
+/// Splits `[USER@][ADDRESS]:PATH` into user and address, as ssh takes them, and path. In the brackets stands an
+/// IPv6 address, whose colons do not count; anywhere else a bracket is part of a name.
+fn split_brackets(bytes: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    let open = match bytes.iter().position(|byte| matches!(byte, b'[' | b':' | b'/'))? {
+        0 => 0,
+        open if bytes[open - 1] == b'@' => open,
+        _ => return None,
+    };
+    let rest = bytes[open..].strip_prefix(b"[")?;
+    let close = rest.iter().position(|byte| matches!(byte, b'[' | b']' | b'/' | b'@'))?;
+    let path = rest[close..].strip_prefix(b"]:")?;
+    Some(([&bytes[..open], &rest[..close]].concat(), path))
+}
+
 /// A host that ssh takes neither for an option nor for several words.
 fn checked_host(host: &str) -> Result<String, String> {
     let is_allowed = |character: char| character.is_alphanumeric() || "@._-:%+".contains(character);
@@ -136,6 +146,8 @@ fn checked_host(host: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use units::Rng;
+
     use super::*;
 
     fn far(host: &str, path: &str) -> FarPath {
@@ -152,6 +164,13 @@ mod tests {
             ("host:~/dir", Some(far("host", "dir"))),
             ("user@[2001:db8::1]:dir", Some(far("user@2001:db8::1", "dir"))),
             ("[fe80::1%eth0]:dir", Some(far("fe80::1%eth0", "dir"))),
+            ("[host]:dir", Some(far("host", "dir"))),
+            // A bracket elsewhere is part of a path.
+            ("host:log[1]:x", Some(far("host", "log[1]:x"))),
+            ("host:[a]:x", Some(far("host", "[a]:x"))),
+            ("user@host:a@[b]:x", Some(far("user@host", "a@[b]:x"))),
+            ("[::1]:[a]:x", Some(far("::1", "[a]:x"))),
+            ("[a/b]:c", None),
             ("file", None),
             ("./a:b", None),
             ("/a:b", None),
@@ -163,11 +182,54 @@ mod tests {
         }
     }
 
+    /// An argument of random parts, most of them special ones.
+    fn random_text(rng: &mut Rng, parts: &[&str], count: u64) -> String {
+        (0..rng.below(count)).map(|_| parts[rng.below(parts.len() as u64) as usize]).collect()
+    }
+
+    #[test]
+    fn an_argument_goes_to_the_host_that_it_begins_with() {
+        let parts = ["a", "b1", "[", "]", "[1]", "]:", ":", "@", "/", "::1", "-", ".", "~", "%"];
+        let (mut found, mut composed) = (0, 0);
+        for seed in 0..20_000 {
+            let mut rng = Rng::from_seed(seed);
+            let text = random_text(&mut rng, &parts, 9);
+            if let Ok(Some(place)) = FarPath::parse(OsStr::new(&text)) {
+                let (user, name) = place.host.split_at(place.host.rfind('@').map_or(0, |at| at + 1));
+                let path = place.path.to_str().unwrap();
+                let forms = ["", "~/"]
+                    .map(|home| [format!("{user}{name}:{home}{path}"), format!("{user}[{name}]:{home}{path}")]);
+                assert!(forms.as_flattened().contains(&text), "seed {seed}: {text} -> {place:?}");
+                found += 1;
+            }
+            // Whatever follows the colon is the path.
+            let host =
+                ["host", "user@host", "u.v-w@1.2.3.4", "[fe80::1%eth0]", "user@[2001:db8::1]"][rng.below(5) as usize];
+            let path = random_text(&mut rng, &parts, 6);
+            if !path.starts_with('~') {
+                let expected = far(&host.replace(['[', ']'], ""), &path);
+                assert_eq!(FarPath::parse(OsStr::new(&format!("{host}:{path}"))), Ok(Some(expected)), "seed {seed}");
+                composed += 1;
+            }
+        }
+        assert!(found > 100 && composed > 1000, "{found} found, {composed} composed");
+    }
+
     #[test]
     fn a_host_becomes_neither_an_option_nor_text_of_a_shell() {
-        for text in
-            ["-oProxyCommand=x:dir", "u@-x:dir", "a b:dir", "$(x):dir", "a;b:dir", "u@:dir", "a\nb:dir", "`x`:d"]
-        {
+        for text in [
+            "-oProxyCommand=x:dir",
+            "u@-x:dir",
+            "a b:dir",
+            "$(x):dir",
+            "a;b:dir",
+            "u@:dir",
+            "a\nb:dir",
+            "`x`:d",
+            "log[1]:x",
+            "[a]b:c",
+            "[log:x",
+        ] {
             assert!(FarPath::parse(OsStr::new(text)).is_err(), "{text}");
         }
         assert!(FarPath::parse(OsStr::from_bytes(b"\xff:dir")).is_err());
