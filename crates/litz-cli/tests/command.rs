@@ -8,6 +8,7 @@ use litz::identity::KeyPair;
 use transfer::{Secret, Ticket};
 
 use crate::support::needs::skipped;
+use crate::support::run::run;
 use crate::support::{Litz, Place, assert_same};
 
 #[test]
@@ -372,6 +373,9 @@ fn exceeding_max_size_ends_the_sender_at_once_and_the_receiver_goes_on() {
     assert_eq!(std::fs::read_dir(place.inbox()).unwrap().count(), 0);
     place.send(&[&small], &ticket, &[]).succeed();
     receiver.succeed();
+    let (_, help) = run(std::process::Command::new(env!("CARGO_BIN_EXE_litz")).args(["recv", "--help"]));
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains("a larger one is refused, and the receiver waits for another"), "{help}");
 }
 
 #[test]

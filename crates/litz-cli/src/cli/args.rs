@@ -172,7 +172,7 @@ pub(crate) struct RecvOptions {
     #[command(flatten)]
     pub(crate) update: UpdateOptions,
 
-    /// Maximum size of a transfer; a larger one is refused and ends both commands
+    /// Maximum size of a transfer; a larger one is refused, and the receiver waits for another
     #[arg(long, value_name = "SIZE", help_heading = heading::FILES)]
     pub(crate) max_size: Option<ByteSize>,
 
