@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
@@ -453,6 +454,33 @@ fn what_is_wrong_is_said_in_a_sentence() {
     far.fail(&["file", "host:"], 2, "install the same version on both hosts");
     far.program("ssh", "yes");
     far.fail(&["file", "host:"], 2, "before the transfer was done");
+}
+
+/// Another program that holds the same input may have made it non-blocking.
+#[test]
+fn a_far_end_waits_for_a_request_from_a_non_blocking_input() {
+    let place = Place::new();
+    let (input, mut request) = std::io::pipe().unwrap();
+    rustix::fs::fcntl_setfl(&input, rustix::fs::OFlags::NONBLOCK).unwrap();
+    let mut far = Command::new(env!("CARGO_BIN_EXE_litz"))
+        .args(["ssh-end", "--state-dir", place.path("state").to_str().unwrap()])
+        .stdin(input)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut output = BufReader::new(far.stdout.take().unwrap());
+    let mut lines = [String::new(), String::new()];
+    output.read_line(&mut lines[0]).unwrap();
+    assert!(lines[0].contains("litz_ssh"), "{lines:?}");
+    // It goes to sleep when it reads: then the pipe is still empty.
+    let state = Path::new("/proc").join(far.id().to_string()).join("stat");
+    while far.try_wait().unwrap().is_none() && !fs::read_to_string(&state).unwrap_or_default().contains(") S ") {
+        std::thread::yield_now();
+    }
+    let _has_ended = request.write_all(b"{}\n");
+    output.read_line(&mut lines[1]).unwrap();
+    assert!(lines[1].contains("the request has another format"), "{lines:?}");
+    assert_eq!(far.wait().unwrap().code(), Some(2));
 }
 
 /// What receives is in its sandbox when ssh ends.

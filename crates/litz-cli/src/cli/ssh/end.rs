@@ -17,6 +17,7 @@ use super::message::{Hello, LINE_LEN_MAX, OPTIONS, ReceiveRequest, Request, Send
 use super::options::SshEndOptions;
 use crate::cli::args::{Arguments, Command, filter_of};
 use crate::cli::serving::sandbox::folder_of;
+use crate::cli::standard_streams::StandardInput;
 use crate::cli::{exit, host, out, recv, send};
 
 /// How long a receiver without a sender waits after ssh has ended: the sender may come back over another
@@ -37,7 +38,7 @@ fn serve(options: &SshEndOptions) -> Result<ExitCode, String> {
     let hello = Hello { litz_ssh: VERSION, version, key, options: OPTIONS.map(str::to_owned).to_vec() };
     out::line(&serde_json::to_string(&hello).map_err(|error| error.to_string())?);
     out::check()?;
-    let mut input = BufReader::new(std::io::stdin());
+    let mut input = BufReader::new(StandardInput);
     let line = read_line(&mut input, LINE_LEN_MAX).map_err(|error| format!("cannot read the request: {error}"))?;
     let line = line.ok_or("the other host said nothing: `litz ssh-end` is started by `litz send PATH... HOST:DIR`")?;
     let request: Request =
@@ -132,7 +133,7 @@ fn directory(requested: OsString, is_dry_run: bool) -> Result<PathBuf, String> {
 #[derive(Debug)]
 pub(crate) struct Attendance {
     /// Until it is watched.
-    input: Mutex<Option<BufReader<std::io::Stdin>>>,
+    input: Mutex<Option<BufReader<StandardInput>>>,
     state: Arc<Mutex<AttendanceState>>,
     clock: MonotonicClock,
 }
@@ -148,7 +149,7 @@ struct AttendanceState {
 }
 
 impl Attendance {
-    fn new(input: BufReader<std::io::Stdin>) -> Self {
+    fn new(input: BufReader<StandardInput>) -> Self {
         Self { input: Mutex::new(Some(input)), state: Arc::default(), clock: MonotonicClock::start() }
     }
 }
