@@ -4,6 +4,7 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 
 use litz::identity::{Fingerprint, KeyPair, client_config};
 use litz::{Connection, Endpoint, EndpointConfig, TransportConfig};
@@ -115,11 +116,19 @@ fn write_list(place: &Place, states: &[&str]) -> String {
     };
     let lines: String = states.iter().map(line).collect();
     // In one step, so that the receiver never reads half a list.
-    let draft = place.path("draft");
+    let draft = list_of(place).with_file_name("draft");
     std::fs::write(&draft, lines).unwrap();
     std::fs::set_permissions(&draft, std::fs::Permissions::from_mode(0o644)).unwrap();
-    std::fs::rename(draft, place.path("allowed")).unwrap();
-    format!("--allow={}", place.path("allowed").display())
+    let list = list_of(place);
+    std::fs::rename(draft, &list).unwrap();
+    format!("--allow={}", list.display())
+}
+
+/// The list of a receiver, which is replaced: it is in a folder without private files.
+fn list_of(place: &Place) -> PathBuf {
+    let folder = place.path("lists");
+    std::fs::create_dir_all(&folder).unwrap();
+    folder.join("allowed")
 }
 
 #[test]
@@ -173,13 +182,14 @@ fn a_bad_edit_of_the_list_is_reported_and_leaves_the_last_good_list() {
     let allow = write_list(&place, &["state-out"]);
     let (mut receiver, ticket) = place.recv(&[&allow]);
     // In one step: the receiver may look at any moment, and an empty list is another warning.
-    std::fs::write(place.path("edited"), "sha256:half\n").unwrap();
-    std::fs::set_permissions(place.path("edited"), std::fs::Permissions::from_mode(0o600)).unwrap();
-    std::fs::rename(place.path("edited"), place.path("allowed")).unwrap();
+    let (list, edited) = (list_of(&place), list_of(&place).with_file_name("edited"));
+    std::fs::write(&edited, "sha256:half\n").unwrap();
+    std::fs::set_permissions(&edited, std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::fs::rename(edited, &list).unwrap();
     assert!(wait_for_list_warning(&mut receiver).contains("not a key"));
     place.send(&[&file], &ticket, &["--by-key"]).succeed();
     write_list(&place, &["state-out"]);
-    std::fs::set_permissions(place.path("allowed"), std::fs::Permissions::from_mode(0o666)).unwrap();
+    std::fs::set_permissions(&list, std::fs::Permissions::from_mode(0o666)).unwrap();
     assert!(wait_for_list_warning(&mut receiver).contains("chmod go-w"));
     let inbox = place.inbox().display().to_string();
     let state = format!("--state-dir={}", place.path("state-in").display());

@@ -60,9 +60,10 @@ impl Rights {
     pub(crate) fn of_server(options: &TransportOptions, allow: Option<&Path>) -> Result<Self, String> {
         let mut writable = vec![host::state_directory(options.state_dir.as_deref())?];
         // Created here, so that no right in the directory above is needed.
-        for folder in [&options.journal, &options.qlog].into_iter().flatten() {
+        for (what, folder) in [("journals", &options.journal), ("qlog files", &options.qlog)] {
+            let Some(folder) = folder else { continue };
             let created = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-            created.map_err(|error| format!("cannot create the folder {}: {error}", folder.display()))?;
+            created.map_err(|error| format!("cannot write {what} into {}: {error}", folder.display()))?;
             writable.push(folder.clone());
         }
         if let Some(log) = std::env::var_os("SSLKEYLOGFILE").filter(|log| !log.is_empty()).map(PathBuf::from) {
