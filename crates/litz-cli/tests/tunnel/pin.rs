@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Running, SERVER, World, ip};
 
 /// Links whose delays differ by more than any flow likes.
-const LINKS: [&str; 2] = ["rate=20Mb/s,delay=2ms,queue=256KiB", "rate=10Mb/s,delay=40ms,queue=256KiB"];
+const LINKS: [&str; 2] = ["rate=20Mb/s,delay=2ms,queue=256KiB", "rate=10Mb/s,delay=60ms,queue=256KiB"];
 
 fn bytes_sent(peer: &Value) -> Vec<u64> {
     let paths = peer["paths"].as_array().expect("paths");
