@@ -1,26 +1,27 @@
 //! `litz tunnel up`: a network device that leads to a host that serves.
 
+mod device;
 mod follow;
+mod options;
 
-use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration as StdDuration;
 
-use clap::Args;
 use litz::{Closed, Connection};
 use net::tun::Tun;
 use serde_json::{Value, json};
 use transfer::{CancelToken, Proof, Role, Ticket, proof_context};
 use tunnel::control::{Accepted, CLOSED_TAKEN_OVER, Forwarding, VERSION};
-use tunnel::policy::{MTU_MIN, Policy, Terms};
-use tunnel::{Message, PROTOCOL, Prefix, Selector, UrgentKinds};
+use tunnel::policy::Terms;
+use tunnel::{Message, PROTOCOL};
 use units::Rate;
 
+use self::device::{Device, Kept};
 use self::follow::Follower;
+pub(crate) use self::options::UpOptions;
 use super::control::Control;
 use super::control_socket::{ControlSocket, folder};
 use super::forwarding;
@@ -30,30 +31,23 @@ use super::keeper::check_kill_switch;
 use super::name_service::NameService;
 use super::phase::ClientPhase;
 use super::privileges;
-use super::settings::{self, DEVICE_DEFAULT, transport};
-use super::settings_file;
+use super::settings::{self, transport};
 use super::status::peer_json;
-use super::terms::{HostPolicy, NetworkWatch, device_addresses, device_routes};
+use super::terms::{HostPolicy, NetworkWatch};
 use super::upkeep_report::UpkeepReport;
-use super::userspace::{Ports, Userspace, UserspaceOptions};
+use super::userspace::Ports;
 use crate::cli::connect::{ConnectFailure, Connected, Connector, UNANSWERED, look_up};
-use crate::cli::credential::CredentialOptions;
-use crate::cli::forward::report::Report;
 use crate::cli::host::{self, HostState};
 use crate::cli::lost::Lost;
 use crate::cli::path_options::{PathOptions, SinglePathOptions};
 use crate::cli::path_report::path_problems;
 use crate::cli::recording::Recording;
-use crate::cli::transport_options::TransportOptions;
 use crate::cli::warning::Warning;
-use crate::cli::{exit, heading, out, signals, tls};
-use crate::tunnel::destination::Flows;
+use crate::cli::{exit, out, signals, tls};
 use crate::tunnel::device_events::DeviceEvents;
-use crate::tunnel::end::TunnelEnd;
 use crate::tunnel::exit::Exit;
 use crate::tunnel::meters::Meters;
 use crate::tunnel::peers::{Identity, Peer};
-use crate::tunnel::terminate::terminator::Termination;
 
 /// Pause between attempts to connect again.
 const RETRY_INTERVAL: StdDuration = StdDuration::from_millis(500);
@@ -63,110 +57,6 @@ const LOOK_INTERVAL: StdDuration = StdDuration::from_millis(50);
 
 /// The time of the latest contact with the server is known to so many looks: a second.
 const LOOKS_FOR_CONTACT: u32 = 20;
-
-#[derive(Args, Debug)]
-pub(crate) struct UpOptions {
-    /// The ticket that `litz tunnel serve` printed, unless it is given otherwise; or a file with these options,
-    /// whose name ends with .toml
-    #[arg(value_name = "TICKET|FILE")]
-    ticket_argument: Option<OsString>,
-
-    #[command(flatten)]
-    credential: CredentialOptions,
-
-    /// Name of the network device that is made
-    #[arg(long, value_name = "NAME", default_value = DEVICE_DEFAULT, value_parser = settings::device_name,
-          help_heading = heading::TUNNEL)]
-    tun: String,
-
-    /// Largest packet that goes through the tunnel, in bytes [default: that of the server, which is also the
-    /// maximum]
-    #[arg(long, value_name = "BYTES", default_value_t = u16::MAX,
-          value_parser = clap::value_parser!(u16).range(i64::from(MTU_MIN)..), hide_default_value = true,
-          help_heading = heading::TUNNEL)]
-    mtu: u16,
-
-    /// Send all packets of this host through the tunnel, except to networks for which it has routes of its
-    /// own besides the default route
-    ///
-    /// The server must forward packets, which the command checks, and translate addresses towards its own networks.
-    /// The changes of the routes are undone at the end, by `litz tunnel down`, or when the next command starts.
-    #[arg(long, help_heading = heading::TUNNEL)]
-    all: bool,
-
-    /// Send packets to this network through the tunnel if the server names it, although this host reaches it
-    /// otherwise; may be repeated
-    ///
-    /// Without it, a server gets packets to private addresses alone (RFC 1918, RFC 4193), to none that this host has a
-    /// network or a route for, and at most to as many as a /12 of IPv4 and a /40 of IPv6 have.
-    #[arg(long, value_name = "PREFIX", value_parser = settings::accepted_route, help_heading = heading::TUNNEL)]
-    accept_route: Vec<Prefix>,
-
-    /// With --all, refuse packets while the tunnel is down instead of sending them outside
-    ///
-    /// They are refused from the start of this command on, and also after it was killed or has failed, until
-    /// `litz tunnel down`, whatever socket they come from. That needs nftables.
-    #[arg(long, requires = "all", help_heading = heading::TUNNEL)]
-    kill_switch: bool,
-
-    /// Let TCP connections to these targets end at each side of the tunnel and travel as streams; may be
-    /// repeated
-    ///
-    /// WHICH is `all`, ports (443, 8000-9000), a network (10.0.0.0/8), or both (10.0.0.0/8:443,
-    /// [fd00::/8]:443) of the targets to which programs of this side connect. Such a connection does not
-    /// notice losses and delays of the links. It is reset when the tunnel's connection is lost; others
-    /// survive that.
-    #[arg(long, value_name = "WHICH", help_heading = heading::TUNNEL)]
-    terminate: Vec<Selector>,
-
-    /// Look up all names at the name servers that the server names
-    #[arg(long, conflicts_with = "userspace", help_heading = heading::TUNNEL)]
-    dns: bool,
-
-    /// Packets to send at once, on two paths: a list of `ef`, `dns` and `small`, or `none`
-    ///
-    /// `ef` are packets with the DSCP EF, `dns` those of DNS, and `small` those of up to 300 bytes that are
-    /// not TCP. They may take an eighth of all bytes, or 1 Mb/s if that is more; the rest is sent as other
-    /// packets are.
-    #[arg(long, value_name = "KINDS", default_value_t = UrgentKinds::default(), help_heading = heading::TUNNEL)]
-    redundant: UrgentKinds,
-
-    /// Keep each flow to one path, instead of dividing its packets over all
-    ///
-    /// A flow then has the rate of one link, and its packets never wait for those of a slower one. A new flow
-    /// takes the path with the highest rate for each of its flows, and goes on elsewhere when that fails. The
-    /// option applies to what this end sends; the other end has it, too.
-    #[arg(long, help_heading = heading::TUNNEL)]
-    pin: bool,
-
-    #[command(flatten)]
-    userspace: UserspaceOptions,
-
-    #[command(flatten)]
-    paths: PathOptions,
-
-    #[command(flatten)]
-    transport: TransportOptions,
-}
-
-impl UpOptions {
-    /// The file with the options, if the argument is one.
-    pub(super) fn settings(&self) -> Option<&Path> {
-        self.ticket_argument.as_deref().filter(|argument| settings_file::is_settings_file(argument)).map(Path::new)
-    }
-
-    pub(super) fn is_json(&self) -> bool {
-        self.transport.json
-    }
-
-    /// What the user wants of what a server assigns.
-    fn policy(&self) -> Policy {
-        let asked = self.accept_route.iter().copied();
-        // Only programs that use the proxy send packets into the tunnel then.
-        let all = [Prefix::ALL_IPV4, Prefix::ALL_IPV6].into_iter().filter(|_| self.userspace.userspace);
-        Policy { all: self.all, asked: asked.chain(all).collect(), mtu_max: self.mtu }
-    }
-}
 
 pub(super) fn run(options: &UpOptions) -> ExitCode {
     let json = options.transport.json;
@@ -209,57 +99,6 @@ struct Welcome {
     forwarding: Option<Forwarding>,
     /// It stays open as long as the tunnel.
     _control: Control,
-}
-
-/// What a client keeps from one connection to the next. The device ends first.
-#[derive(Default)]
-struct Kept {
-    /// The device, once the server has assigned addresses.
-    device: Option<Device>,
-    /// The changed routes, as long as the kernel's device. With a kill switch they are there from the start, so that
-    /// no packet passes outside while a device is made, nor if that fails.
-    network: Option<HostNetwork>,
-    /// Follows the networks of this host as long as there is a device.
-    follower: Option<Follower>,
-    /// The addresses of the server, as they were found last.
-    servers: Vec<SocketAddr>,
-    /// What the user knows to be left out of IPv6.
-    ipv6_left_out: LeftOut,
-    /// What the user knows to be left out of what the server assigns.
-    left_out: Vec<tunnel::policy::LeftOut>,
-    /// A tunnel that has been up is made again until the user ends it.
-    has_been_up: bool,
-}
-
-struct Device {
-    end: TunnelEnd,
-    /// The programs' way to the device, if the kernel has none.
-    front: Option<Userspace>,
-    /// Networks that the kernel routes otherwise.
-    refused: Vec<Prefix>,
-    /// What it was made for. Other addresses need another device.
-    terms: Terms,
-}
-
-impl Device {
-    /// Whether the assignment of a server that was started again needs another device, or this one is gone.
-    fn differs(&self, terms: &Terms, options: &UpOptions) -> bool {
-        if self.end.entry.has_ended() {
-            return true;
-        }
-        let is_other = if self.front.is_some() {
-            // It has no routes, and takes over other name servers. Only the kernel changes the MTU of a device.
-            self.terms.mtu != terms.mtu
-        } else {
-            self.terms.routes != terms.routes || options.dns && self.terms.name_servers != terms.name_servers
-        };
-        is_other || self.terms.addresses != terms.addresses
-    }
-
-    /// The networks that lead to the server, and from which it may send.
-    fn networks(&self, all: impl Iterator<Item = Prefix>) -> Vec<Prefix> {
-        self.terms.prefixes().filter(|prefix| !self.refused.contains(prefix)).chain(all).collect()
-    }
 }
 
 /// Looks up the addresses of the server. Those that were found before are kept if only names fail,
@@ -642,57 +481,6 @@ impl<'a> Client<'a> {
 
     fn warn(&self, kind: Warning, message: &str) {
         kind.print(self.options.transport.json, self.options.transport.quiet, message);
-    }
-
-    /// Starts our TCP/IP on one end of a pair of devices, and returns the other end.
-    fn begin_userspace(&self, terms: &Terms) -> Result<(Tun, Userspace), String> {
-        let [tun, inner] = Tun::pair(&self.options.tun).map_err(|error| error.to_string())?;
-        let report = Arc::new(Report::new(&self.options.transport));
-        // Another device needs them again.
-        let open = self.ports.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let ports = open.map_or_else(|| Ports::open(&self.options.userspace), Ok)?;
-        let front = Userspace::start(ports, inner, terms, self.options.transport.busy_poll, &report)?;
-        Ok((tun, front))
-    }
-
-    /// Makes the kernel's device and its routes. Returns the networks that the kernel routes otherwise, too.
-    fn open_kernel(&self, terms: &Terms, kept: &mut Kept) -> Result<(Tun, Vec<Prefix>), String> {
-        let name = &self.options.tun;
-        let network = match &mut kept.network {
-            Some(network) => network,
-            none => none.insert(HostNetwork::begin(&folder(), name, &self.ipv6, false, &self.upkeep)?),
-        };
-        let addresses = device_addresses(terms);
-        let tun = Tun::open_tunnel(name, &addresses, terms.mtu).map_err(|error| error.to_string())?;
-        network.keep_device(&addresses, terms.mtu);
-        let refused = self.add_routes(network, &device_routes(terms));
-        if self.options.all {
-            network.send_all(self.options.kill_switch, &kept.servers)?;
-        }
-        if self.options.dns {
-            if terms.name_servers.is_empty() {
-                return Err("the server names no name servers: run it with --dns, or this command without".to_owned());
-            }
-            network.use_name_servers(&terms.name_servers)?;
-        } else {
-            network.undo_names();
-        }
-        Ok((tun, refused))
-    }
-
-    /// Makes the device, and begins to take its packets.
-    fn open(&self, terms: &Terms, kept: &mut Kept) -> Result<(), String> {
-        let (tun, front, refused) = if self.options.userspace.userspace {
-            self.begin_userspace(terms).map(|(tun, front)| (tun, Some(front), Vec::new()))?
-        } else {
-            self.open_kernel(terms, kept).map(|(tun, refused)| (tun, None, refused))?
-        };
-        let UpOptions { terminate, redundant: urgent, pin: pins, .. } = self.options;
-        let flows = Flows { urgent: *urgent, pins: *pins };
-        let termination = Termination { selectors: terminate, busy_poll: self.options.transport.busy_poll };
-        let end = TunnelEnd::start(tun, terms.mtu, &self.state.key, termination, flows, Arc::clone(&self.events))?;
-        kept.device = Some(Device { end, front, refused, terms: terms.clone() });
-        Ok(())
     }
 }
 

@@ -7,7 +7,8 @@ use tunnel::Prefix;
 use tunnel::control::Accepted;
 use tunnel::policy::{Item, LeftOut, Terms};
 
-use super::{Client, Device, Kept, LOOK_INTERVAL};
+use super::device::{Device, Kept};
+use super::{Client, LOOK_INTERVAL};
 use crate::cli::connect::Connected;
 use crate::cli::lost::Lost;
 use crate::cli::tunnel::host_network::HostNetwork;
