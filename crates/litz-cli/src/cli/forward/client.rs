@@ -178,7 +178,7 @@ pub(super) struct Client<'a> {
     places: Arc<Semaphore>,
     /// The connection that there is now.
     current: watch::Sender<Current>,
-    /// Those of all its proxies.
+    /// The handshakes of its SOCKS clients.
     handshakes: Arc<Handshakes>,
 }
 

@@ -67,7 +67,7 @@ fn help(option: &Arg) -> String {
     option.get_help().map(StyledStr::to_string).unwrap_or_default()
 }
 
-/// What is wrong with an option, if anything.
+/// Returns how an option breaks the convention, if it does.
 fn fault(option: &Arg) -> Option<String> {
     let (long, value, help) = (long(option), value(option), help(option));
     if long == "json" {

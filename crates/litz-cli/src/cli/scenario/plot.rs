@@ -103,7 +103,7 @@ mod tests {
                     [[fault]]\nlink = 'a'\nat = '1s'\nuntil = '2s'\nevery = '2s'\nstate = 'silent'\n\
                     [[workload]]\nkind = 'stream'\n";
         let scenario = scenario::parse::parse("x.toml", text, &|_| Err(String::new())).unwrap();
-        // So many bytes in each bin of ten milliseconds.
+        // Each bin holds the bytes of ten milliseconds.
         let link = |link, bytes: u64| {
             let cumulative_bytes = (1..=400).map(|bin| bin * bytes).collect();
             LinkOutcome {

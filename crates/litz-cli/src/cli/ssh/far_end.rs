@@ -81,7 +81,7 @@ struct Said {
 /// The end of the process.
 #[derive(Clone, Copy, Debug)]
 struct End {
-    /// Of its own accord; `None` after a signal.
+    /// The exit status; `None` if a signal ended the process.
     code: Option<i32>,
     /// It did not end, and was killed.
     was_killed: bool,

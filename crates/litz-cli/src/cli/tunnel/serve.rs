@@ -54,7 +54,7 @@ use crate::tunnel::meters::Meters;
 use crate::tunnel::peers::{Identity, Peer, Peers};
 use crate::tunnel::terminate::terminator::Termination;
 
-/// What this host is called in messages.
+/// Name of this host in messages to clients.
 const HOST: &str = "server";
 
 /// How often the waiting server checks for an interrupt and for changes of its ticket or list of keys.

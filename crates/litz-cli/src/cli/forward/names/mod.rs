@@ -266,7 +266,7 @@ impl Names {
             Some(place) => self.answer(server, query, Over::Udp, place).await,
             None => question::failed(query),
         };
-        // What is no query has no answer.
+        // A message that is no query has no answer.
         if let Some(answer) = answer
             && let Err(error) = own.send_to(&answer, origin).await
         {

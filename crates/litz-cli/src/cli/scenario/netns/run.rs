@@ -49,7 +49,7 @@ pub(super) struct Run<'a> {
     connected_at: Option<Instant>,
     failure: Option<String>,
     next_watch: Instant,
-    /// What the links have delivered, in their order, and when to read it next.
+    /// Bytes that each link has delivered, and when to read the counters next.
     delivered: Vec<Timeline>,
     next_read: Instant,
     /// The last field, because connections send their close over it.

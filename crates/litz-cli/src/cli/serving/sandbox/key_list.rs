@@ -42,7 +42,7 @@ fn holds_nothing_private(folder: &Path, is_of_list: &dyn Fn(&DirEntry) -> bool, 
         let entry = entry?;
         let Some(rest) = left.checked_sub(1) else { return Ok(false) };
         *left = rest;
-        // Of a link itself: what it leads to has rights of its own.
+        // lstat: Landlock checks the file that a link leads to by its own place.
         let metadata = entry.metadata()?;
         let is_public = if metadata.is_dir() {
             has(&metadata, OTHERS_ENTER) && holds_nothing_private(&entry.path(), &|_| false, left)?
