@@ -53,7 +53,7 @@ const ALONE_SPAN_MIN: Duration = Duration::from_secs(2);
 const ALONE_ROUND_TRIPS: u64 = 50;
 
 /// The default file for all links together takes this long.
-const TOGETHER_SPAN: Duration = Duration::from_secs(6);
+const TOGETHER_SPAN: Duration = Duration::from_secs(10);
 
 /// The end of the help text.
 pub(crate) const HELP: &str = "\

@@ -18,7 +18,7 @@ pub(crate) struct DemoOptions {
     #[arg(long = "link", value_name = "LINK")]
     pub(crate) links: Vec<String>,
 
-    /// Size of the file to send over all links together [default: what they carry in 6 s]
+    /// Size of the file to send over all links together [default: what they carry in 10 s]
     #[arg(long, value_name = "SIZE")]
     pub(crate) size: Option<ByteSize>,
 
