@@ -14,9 +14,9 @@ use crate::prefix::Prefix;
 pub const PROTOCOL: &[u8] = b"litz-tunnel/1";
 
 /// The version of the protocol. Version 2 has streams of terminated connections, version 3 items of flows that
-/// keep to one path, and version 4 the class of an answer on such a stream; the messages are those of version 1, and
-/// those that a reader may pass over.
-pub const VERSION: u16 = 4;
+/// keep to one path, version 4 the class of an answer on such a stream, and version 5 filling; the messages are those
+/// of version 1, and those that a reader may pass over.
+pub const VERSION: u16 = 5;
 
 /// The first version whose peers take streams of terminated connections.
 pub const VERSION_TERMINATES: u16 = 2;
@@ -26,6 +26,9 @@ pub const VERSION_PINS: u16 = 3;
 
 /// The first version whose peers take the class of a target's answer before they are told that it is connected.
 pub const VERSION_ANSWER_CLASS: u16 = 4;
+
+/// The first version whose peers pass over filling, with which a path is measured.
+pub const VERSION_FILLING: u16 = 5;
 
 /// The application error code of a server that closes a connection because a later one has taken its
 /// addresses: its client must not connect again. Other reasons have code 0.

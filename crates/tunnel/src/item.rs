@@ -24,6 +24,8 @@ const KIND_MASK: u8 = 0b0000_0011;
 const KIND_PACKET: u8 = 0;
 const KIND_SEGMENTS: u8 = 1;
 const KIND_FRAGMENT: u8 = 2;
+/// Nothing (since version 5): the rest of the datagram has no meaning.
+const KIND_FILLING: u8 = 3;
 /// The checksum of the transport is partial: its field has the sum of the pseudo-header.
 const PARTIAL: u8 = 0b0000_0100;
 /// The item has a length, and another item may follow.
@@ -143,13 +145,23 @@ impl ItemHeader {
     }
 }
 
-/// Takes the first item of `datagram`; none if it is empty. After an error the rest is not to be read.
+/// A datagram of `len` bytes that says nothing: it fills a path whose capacity is measured.
+#[must_use]
+pub fn filling(len: usize) -> Bytes {
+    vec![KIND_FILLING; len].into()
+}
+
+/// Takes the first item of `datagram`; none if it is empty or filling. After an error the rest is not to be read.
 ///
 /// # Errors
 /// If the bytes are not an item.
 pub fn take_item(datagram: &mut Bytes) -> Result<Option<Item>, MalformedItem> {
     let bytes: &[u8] = datagram;
     let Some(&flags) = bytes.first() else { return Ok(None) };
+    if flags == KIND_FILLING {
+        datagram.clear();
+        return Ok(None);
+    }
     let head = bytes.first_chunk::<ITEM_HEADER_BYTES>().ok_or(MalformedItem)?;
     let flow = u16::from_be_bytes([head[1], head[2]]);
     let sequence = u32::from_be_bytes([head[3], head[4], head[5], head[6]]);

@@ -97,16 +97,21 @@ impl Outboxes {
         self.choice.as_ref().map(PathChoice::uses).unwrap_or_default()
     }
 
-    /// If the capacity of a path is measured now: datagrams of the first path are to be sent on the second one, too.
-    #[must_use]
-    pub fn probed(&self) -> Option<(u32, u32)> {
-        self.choice.as_ref().and_then(PathChoice::probed)
+    /// A path whose capacity is measured now, and how many bytes it may be filled with, of what the peer [passes
+    /// over](crate::item::filling).
+    pub fn to_fill(&mut self, now: Instant) -> Option<(u32, usize)> {
+        let path = self.choice.as_ref()?.to_fill()?;
+        let bytes = self.turn.as_mut().map_or(usize::MAX, |turn| turn.available(now));
+        Some((path, bytes))
     }
 
-    /// Of the bytes of such copies that were offered to a path, it took so many.
-    pub fn on_copies(&mut self, path: u32, offered: u64, taken: u64) {
+    /// A path has taken so many bytes of filling, which count for the rate.
+    pub fn on_filled(&mut self, path: u32, bytes: usize) {
         if let Some(choice) = &mut self.choice {
-            choice.on_copies(path, offered, taken);
+            choice.on_filled(path, bytes as u64);
+        }
+        if let Some(turn) = &mut self.turn {
+            turn.spend(bytes);
         }
     }
 
@@ -344,7 +349,7 @@ mod tests {
     }
 
     const fn view(id: u32, rate: Option<Rate>) -> PathView {
-        PathView { id, round_trip: Duration::from_millis(10), rate, packets: (0, 0) }
+        PathView { id, round_trip: Duration::from_millis(10), rate, at_least: Rate::ZERO, packets: (0, 0) }
     }
 
     const PATHS: [PathView; 2] = [view(4, Some(Rate::from_mbps(20))), view(7, Some(Rate::from_mbps(10)))];

@@ -15,8 +15,10 @@
 //!   it not much less.
 //! - It moves if another path gives it more for a while. All that is known is measured: the capacities of paths, and
 //!   what flows have had on a path that they do not fill, as where losses limit them.
-//! - A path whose capacity is not known is measured with copies of the packets of the flow that could use it.
+//! - A path whose capacity is not known is measured before that: that with the longest round trip by the first flow, the
+//!   others by filling.
 
+mod measure;
 mod state;
 mod views;
 
@@ -84,13 +86,6 @@ const GAIN_EMPTY: u64 = 40;
 const MEMORY_TICKS: u32 = 300;
 const MEMORY_MAX: u32 = 6000;
 
-/// A path is measured with copies for so many ticks and as many of its round trips, whichever is longer.
-const PROBE_TICKS: u32 = 8;
-const PROBE_ROUND_TRIPS: u64 = 12;
-
-/// A path that takes so much of the copies, in percent, is not full.
-const TAKEN_ALL: u64 = 90;
-
 /// The rate of all paths while none is known: any, as long as it can be divided by the number of flows.
 const RATE_UNKNOWN: Rate = Rate::from_mbps(1000);
 
@@ -151,20 +146,6 @@ impl PathChoice {
     /// The path that a flow takes; None for all.
     pub(crate) fn path_of(&self, flow: u16) -> Option<u32> {
         self.flows[usize::from(flow)].path
-    }
-
-    /// A path whose capacity is measured now, after the path whose packets it gets copies of.
-    pub(crate) fn probed(&self) -> Option<(u32, u32)> {
-        let probed = self.paths.iter().find(|path| path.probed_until > self.tick)?;
-        let from = &self.paths[self.fullest()?];
-        (from.id != probed.id).then_some((from.id, probed.id))
-    }
-
-    /// The path with the flow that has most, of those with much to send.
-    fn fullest(&self) -> Option<usize> {
-        let flow =
-            self.flows.iter().filter(|flow| flow.is_bulk && flow.path.is_some()).max_by_key(|flow| flow.bytes)?;
-        self.index(flow.path?)
     }
 
     /// What each path is used for. Empty while all flows use all paths.
@@ -229,7 +210,8 @@ impl PathChoice {
         if !self.is_unlike_for_one && counts.iter().sum::<u64>() == 0 && !self.has_bulk_beside(number) {
             return None;
         }
-        Some(self.paths[self.best(&counts)].id)
+        let at = self.unmeasured(&counts).unwrap_or_else(|| self.best(&counts));
+        Some(self.paths[at].id)
     }
 
     fn has_bulk_beside(&self, number: usize) -> bool {
@@ -253,22 +235,10 @@ impl PathChoice {
         path.limit.map_or(share, |(limit, _)| share.min(limit))
     }
 
-    /// A rate that is not known is taken for the highest one, or for twice that if copies at the rate of a flow did not
-    /// fill the path.
+    /// A rate that is not known is taken for the highest one.
     fn rate(&self, path: &Path) -> Rate {
         let highest = || self.paths.iter().filter_map(|path| path.rate).max().unwrap_or(RATE_UNKNOWN);
-        match path.rate {
-            _ if path.carries_more => Rate::from_bps(highest().as_bps().saturating_mul(2)),
-            rate => rate.map_or_else(highest, |rate| path.probed.map_or(rate, |probed| probed.min(rate))),
-        }
-    }
-
-    /// Of the bytes of copies that were offered to a path, it took so many.
-    pub(crate) fn on_copies(&mut self, id: u32, offered: u64, taken: u64) {
-        if let Some(at) = self.index(id) {
-            let copies = &mut self.paths[at].copies;
-            *copies = (copies.0 + offered, copies.1 + taken);
-        }
+        path.rate.unwrap_or_else(highest)
     }
 
     /// Gives a flow a path.
@@ -331,21 +301,18 @@ impl PathChoice {
                     }
                     path.round_trips[0] = path.round_trips[0].min(view.round_trip);
                     (path.rate, path.packets) = (view.rate.or(path.rate), view.packets);
+                    path.at_least = view.at_least;
                 }
                 None => self.paths.push(Path {
                     id: view.id,
                     rate: view.rate,
+                    at_least: view.at_least,
                     round_trips: [view.round_trip; 2],
                     packets: view.packets,
                     packets_before: [view.packets; 2],
                     limit: None,
                     memory: MEMORY_TICKS,
-                    probed_until: 0,
-                    copies: (0, 0),
-                    copies_began: now,
-                    probed: None,
-                    was_probed: false,
-                    carries_more: false,
+                    measurement: None,
                     changed_at: self.tick,
                 }),
             }
@@ -403,7 +370,9 @@ impl PathChoice {
         }
         self.part_from_other(moves);
         self.note_limits();
-        self.begin_probes();
+        if self.measure() {
+            self.share_out(moves);
+        }
         self.rebalance(moves);
     }
 
@@ -458,31 +427,6 @@ impl PathChoice {
         }
     }
 
-    /// Measures the capacity of paths that a flow could use instead of its own.
-    fn begin_probes(&mut self) {
-        let Some(from) = self.fullest() else { return };
-        let (counts, tick, now) = (self.counts(), self.tick, self.ticked_at);
-        let mut is_probing = self.paths.iter().any(|path| path.probed_until > tick);
-        for (at, path) in self.paths.iter_mut().enumerate() {
-            let ticks = PROBE_TICKS.max(path.ticks_of(PROBE_ROUND_TRIPS));
-            if path.probed_until > tick + ticks / 2 {
-                (path.copies, path.copies_began) = ((0, 0), now);
-            }
-            if path.probed_until > 0 && path.probed_until <= tick {
-                let (offered, taken) = path.copies;
-                path.carries_more = offered > 0 && taken * 100 >= offered * TAKEN_ALL;
-                path.probed = Rate::from_transfer(taken, now.saturating_since(path.copies_began));
-                (path.probed_until, path.was_probed) = (0, true);
-            }
-            if counts[at] > 0 {
-                // Flows show what it carries.
-                (path.was_probed, path.carries_more, path.probed) = (true, false, None);
-            } else if at != from && path.rate.is_none() && !path.was_probed && !is_probing {
-                (path.probed_until, is_probing) = (tick + ticks, true);
-            }
-        }
-    }
-
     /// Moves a flow if it was worth it for a while.
     fn rebalance(&mut self, moves: &mut Vec<Move>) {
         let found = self.better();
@@ -529,7 +473,7 @@ impl PathChoice {
             }
             let has = self.share(from, counts[from]).max(carried[from] / counts[from]).max(1);
             for to in (0..self.paths.len()).filter(|to| *to != from) {
-                if counts[to] == 0 && self.paths[to].rate.is_none() && !self.paths[to].was_probed {
+                if counts[to] == 0 && self.paths[to].rate.is_none() {
                     // It is measured first.
                     continue;
                 }

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Poll, Waker};
 
-use bytes::Bytes;
 use litz::{DatagramError, DatagramPaths, PathId};
-use tunnel::item::ITEM_HEADER_BYTES;
+use tunnel::item::{ITEM_HEADER_BYTES, filling};
 use tunnel::urgent::{COPIES, Urgency};
 use tunnel::{Outbox, Outboxes, Packet, UrgentKinds};
 use units::{Duration, Instant};
@@ -29,6 +28,9 @@ pub(crate) struct Flows {
     /// Whether each flow keeps to one path, if the peer knows such flows.
     pub(crate) pins: bool,
 }
+
+/// Datagrams of filling that are offered to a path at a time.
+const FILLING_BATCH: usize = 16;
 
 /// A peer, and what waits for it.
 pub(super) struct Destination {
@@ -90,11 +92,9 @@ impl Destination {
             self.ask_len_max(round);
         }
         self.follow_paths(now);
-        let mut copies = self.outboxes.probed().map(|(of, on)| Copies { of, on, offered: 0, taken: 0 });
         let (peer, len_max) = (&self.peer, &mut self.len_max);
         self.outboxes.serve(|path, outbox, was_blocked| {
-            let copies = copies.as_mut().filter(|copies| path == Some(copies.of));
-            let mut link = Link { peer, path: path.map(PathId), copies, len_max: &mut *len_max };
+            let mut link = Link { peer, path: path.map(PathId), len_max: &mut *len_max };
             let is_blocked = was_blocked || link.send(now, outbox, waker);
             if outbox.has_queued() && link.send_sparse(now, outbox) {
                 // What the connection did not take waits in the line, and the thread for space.
@@ -102,14 +102,34 @@ impl Destination {
             }
             is_blocked
         });
-        if let Some(Copies { on, offered, taken, .. }) = copies {
-            self.outboxes.on_copies(on, offered, taken);
-        }
+        self.fill(now, waker);
         let (stats, counters) = (self.outboxes.stats(), &self.peer.counters);
         counters.dropped.store(stats.dropped + stats.overflowed, Ordering::Relaxed);
         counters.marked.store(stats.marked, Ordering::Relaxed);
         counters.queued_bytes.store(self.outboxes.waiting_bytes() as u64, Ordering::Relaxed);
         counters.queued_flows.store(self.outboxes.queued_flows() as u64, Ordering::Relaxed);
+    }
+
+    /// Fills a path that is measured, as far as it takes it now; then its space wakes this thread.
+    fn fill(&mut self, now: Instant, waker: &Waker) {
+        if !self.peer.takes_filling {
+            return;
+        }
+        let Some((path, most)) = self.outboxes.to_fill(now) else { return };
+        let len = self.peer.connection.datagram_len_max().unwrap_or(self.len_max);
+        let mut batch = VecDeque::new();
+        let mut filled = 0;
+        while filled + len <= most {
+            if batch.is_empty() {
+                batch.extend(std::iter::repeat_n(filling(len), FILLING_BATCH));
+            }
+            match self.peer.connection.poll_send_datagrams_on(&mut batch, PathId(path), waker) {
+                Poll::Ready(Ok(count)) => filled += count * len,
+                // The path has gone, or carries less by now: the next look at the paths tells.
+                Poll::Pending | Poll::Ready(Err(_)) => break,
+            }
+        }
+        self.outboxes.on_filled(path, filled);
     }
 
     /// Lets flows take the paths that work.
@@ -131,36 +151,11 @@ impl Destination {
     }
 }
 
-/// How many copies of each packet measure a path: those of a flow that fills its own path show then whether the other
-/// one carries twice as much. With one, a path that carries as much looks as if it carried any rate.
-const COPIES_OF_EACH: usize = 2;
-
-/// Copies of what leaves on one path, which measure another one. The peer drops them.
-struct Copies {
-    of: u32,
-    on: u32,
-    /// Bytes.
-    offered: u64,
-    taken: u64,
-}
-
-impl Copies {
-    /// Sends as many as the path takes.
-    fn send(&mut self, connection: &litz::Connection, mut copies: VecDeque<Bytes>, waker: &Waker) {
-        let bytes = |copies: &VecDeque<Bytes>| copies.iter().map(|copy| copy.len() as u64).sum::<u64>();
-        let offered = bytes(&copies);
-        let _sent = connection.poll_send_datagrams_on(&mut copies, PathId(self.on), waker);
-        (self.offered, self.taken) = (self.offered + offered, self.taken + offered - bytes(&copies));
-    }
-}
-
 /// Where an outbox leads.
 struct Link<'a> {
     peer: &'a Peer,
     /// None if datagrams take any path.
     path: Option<PathId>,
-    /// A path that is measured with copies of what leaves here.
-    copies: Option<&'a mut Copies>,
     len_max: &'a mut usize,
 }
 
@@ -191,19 +186,12 @@ impl Link<'_> {
             if batch.is_empty() {
                 return false;
             }
-            let copied = if self.copies.is_none() { VecDeque::new() } else { batch.clone() };
             let sent = match self.path {
                 None => connection.poll_send_datagrams(batch, waker),
                 Some(path) => connection.poll_send_datagrams_on(batch, path, waker),
             };
             match sent {
-                Poll::Ready(Ok(count)) => {
-                    outbox.on_taken(count);
-                    if let Some(copies) = &mut self.copies {
-                        let taken = copied.into_iter().take(count);
-                        copies.send(connection, taken.flat_map(|copy| vec![copy; COPIES_OF_EACH]).collect(), waker);
-                    }
-                }
+                Poll::Ready(Ok(count)) => outbox.on_taken(count),
                 Poll::Pending => return true,
                 // The path's datagrams have become smaller since. The packet is lost; the next ones fit.
                 Poll::Ready(Err(DatagramError::TooLarge { .. })) => {

@@ -71,6 +71,7 @@ pub(crate) fn path_views(paths: &[PathStats]) -> Vec<PathView> {
         round_trip: path.round_trip,
         // Before the end of slow start, the estimate says little.
         rate: Some(path.capacity).filter(|rate| !rate.is_zero() && !SLOW_STARTS.contains(&path.congestion.phase)),
+        at_least: path.capacity,
         packets: (path.packets_sent, path.packets_lost),
     };
     working.map(view).collect()

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use litz::identity::Fingerprint;
 use litz::{Connection, PathStats};
 use net::MonotonicClock;
-use tunnel::control::{VERSION_ANSWER_CLASS, VERSION_PINS, VERSION_TERMINATES};
+use tunnel::control::{VERSION_ANSWER_CLASS, VERSION_FILLING, VERSION_PINS, VERSION_TERMINATES};
 use tunnel::inner::Inner;
 use tunnel::{Prefix, PrefixMap};
 
@@ -49,6 +49,8 @@ pub(crate) struct Peer {
     pub(crate) knows_pins: bool,
     /// It takes the class of a target's answer before it is told that the target is connected.
     pub(crate) takes_answer_class: bool,
+    /// It passes over filling.
+    pub(crate) takes_filling: bool,
     /// Its terminated connections.
     pub(crate) flows: Arc<Flows>,
     /// The classes of these: what the peer tells, and the share of urgent data.
@@ -117,7 +119,7 @@ impl Peer {
     ) -> Self {
         let (flows, counters) = (Arc::default(), PeerCounters::default());
         let (takes_streams, knows_pins) = (version >= VERSION_TERMINATES, version >= VERSION_PINS);
-        let takes_answer_class = version >= VERSION_ANSWER_CLASS;
+        let (takes_answer_class, takes_filling) = (version >= VERSION_ANSWER_CLASS, version >= VERSION_FILLING);
         let (told_classes, urgent_streams) = (Arc::default(), UrgentStreams::default());
         Self {
             connection,
@@ -127,6 +129,7 @@ impl Peer {
             takes_streams,
             knows_pins,
             takes_answer_class,
+            takes_filling,
             flows,
             told_classes,
             urgent_streams,

@@ -82,6 +82,22 @@ fn flows_share_links_of_unlike_delays_and_the_status_says_which_is_left_out() {
     assert_few_held(&received);
 }
 
+/// Nothing is known of the links when the flow begins. The fast one is not the near one.
+#[test]
+fn a_flow_finds_the_link_that_gives_it_most() {
+    let links = ["rate=2Mb/s,delay=2ms", "rate=20Mb/s,delay=60ms,queue=256KiB"];
+    let Some((world, _links)) = World::emulated("far", &links, &["iperf3", "ss"]) else { return };
+    let (client, server) = world.tunnel();
+    world.await_paths(2);
+    world.iperf(&["-C", "cubic", "-c", SERVER[0], "-n", "6M"]);
+    let (sent, received) = World::end(client, server);
+    let is_far = |path: &&Value| path["round_trip_min_us"].as_u64() > Some(100_000);
+    let far = sent["paths"].as_array().expect("paths").iter().find(is_far).expect("the far link");
+    assert!(far["bytes_sent"].as_u64() > Some(4_500_000), "{sent}");
+    // The peer passes over what has filled the other link.
+    assert_eq!(received["out"]["malformed"], 0, "{received}");
+}
+
 #[test]
 fn a_pinned_flow_goes_on_when_its_link_is_cut() {
     let links = ["rate=20Mb/s,delay=2ms", "rate=10Mb/s,delay=10ms"];

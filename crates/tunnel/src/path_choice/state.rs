@@ -1,13 +1,15 @@
 //! What is kept of each path and of each flow.
 
-use units::{Duration, Instant, Rate};
+use units::{Duration, Rate};
 
 use super::{SETTLED_TICKS, TICK};
 
 #[derive(Debug, Clone)]
 pub(super) struct Path {
     pub(super) id: u32,
+    /// None until it has been measured.
     pub(super) rate: Option<Rate>,
+    pub(super) at_least: Rate,
     /// The smallest round trips of this period and of the one before.
     pub(super) round_trips: [Duration; 2],
     pub(super) packets: (u64, u64),
@@ -16,19 +18,19 @@ pub(super) struct Path {
     /// What a flow had when flows did not fill the path, until when that counts, and for how long next time.
     pub(super) limit: Option<(u64, u32)>,
     pub(super) memory: u32,
-    /// Copies measure it until this tick; zero if not.
-    pub(super) probed_until: u32,
-    /// Bytes of copies that were offered and that the path took, since the middle of the measurement.
-    pub(super) copies: (u64, u64),
-    pub(super) copies_began: Instant,
-    /// It was measured with copies.
-    pub(super) was_probed: bool,
-    /// What they have shown. The controller's estimate is too high after a start.
-    pub(super) probed: Option<Rate>,
-    /// It took all copies, so that it carries more than was measured.
-    pub(super) carries_more: bool,
+    /// While it is measured.
+    pub(super) measurement: Option<Measurement>,
     /// The last flow came or went.
     pub(super) changed_at: u32,
+}
+
+/// The measurement of a path whose capacity is not known, by a flow or by filling.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Measurement {
+    /// The last tick.
+    pub(super) until: u32,
+    /// Bytes of filling so far.
+    pub(super) filled: u64,
 }
 
 impl Path {

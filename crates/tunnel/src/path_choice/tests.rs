@@ -5,8 +5,12 @@ use super::*;
 const MS: Duration = Duration::from_millis(1);
 
 fn view(id: u32, mbps: Option<u64>, round_trip_ms: u64) -> PathView {
-    PathView { id, round_trip: MS * round_trip_ms, rate: mbps.map(Rate::from_mbps), packets: (1000, 0) }
+    let rate = mbps.map(Rate::from_mbps);
+    PathView { id, round_trip: MS * round_trip_ms, rate, at_least: Rate::from_mbps(1), packets: (1000, 0) }
 }
+
+/// A controller finds the capacity of a path that is full for so long.
+const FOUND_ROUND_TRIPS: u64 = 8;
 
 /// Paths, and flows that always have more to send.
 struct Bench {
@@ -15,6 +19,8 @@ struct Bench {
     views: Vec<PathView>,
     /// The most that a flow gets on each path with its losses, in Mb/s.
     limits: Vec<f64>,
+    /// How long each path has been full, as far as a controller must know to find its capacity.
+    full: Vec<Duration>,
     /// Megabits that each flow has had.
     had: Vec<f64>,
     moves: usize,
@@ -25,7 +31,8 @@ impl Bench {
         let now = Instant::ZERO + Duration::from_secs(10);
         let mut choice = PathChoice::new(false);
         choice.follow(now, views);
-        Self { choice, now, views: views.to_vec(), limits: vec![f64::INFINITY; views.len()], had: Vec::new(), moves: 0 }
+        let (limits, full) = (vec![f64::INFINITY; views.len()], vec![Duration::ZERO; views.len()]);
+        Self { choice, now, views: views.to_vec(), limits, full, had: Vec::new(), moves: 0 }
     }
 
     /// Mb/s that a path really carries: its view may not know it.
@@ -53,10 +60,17 @@ impl Bench {
                 let lost = if limit.is_finite() { 10 } else { 0 };
                 view.packets = (view.packets.0 + 1000, view.packets.1 + lost);
             }
-            if let Some((_, on)) = self.choice.probed() {
-                self.choice.on_copies(on, 1000, 1000);
+            let filled = self.choice.to_fill();
+            filled.into_iter().for_each(|id| self.choice.on_filled(id, 1000));
+            for (at, full) in self.full.iter_mut().enumerate() {
+                let view = &mut self.views[at];
+                *full += MS * if on.contains(&Some(at)) || filled == Some(view.id) { 10 } else { 0 };
+                if *full > view.round_trip * FOUND_ROUND_TRIPS {
+                    view.rate = view.rate.or(Some(Rate::from_bps((carries[at] * 1e6) as u64)));
+                }
             }
-            self.moves += self.choice.follow(self.now, &self.views).len();
+            let moves = self.choice.follow(self.now, &self.views);
+            self.moves += moves.iter().filter(|flow_move| flow_move.from != flow_move.to).count();
         }
         self.had.iter().map(|had| had / seconds as f64).collect()
     }
@@ -170,19 +184,72 @@ fn a_flow_that_has_moved_says_so_for_a_second() {
 }
 
 #[test]
-fn an_unknown_path_is_measured_with_copies_for_a_while_and_only_while_a_flow_could_use_it() {
-    let views = [view(3, Some(50), 20), view(5, None, 120)];
+fn the_first_flow_measures_the_far_path_and_filling_the_near_one() {
+    for (carries, wanted) in [([5.0, 50.0], 5), ([50.0, 5.0], 3)] {
+        let mut bench = Bench::new(&[view(3, None, 4), view(5, None, 160)]);
+        bench.run(1, 1, &carries);
+        assert_eq!((bench.choice.path_of(0), bench.views[0].rate.is_some()), (Some(5), true));
+        // The far one is known, and the flow takes the better one at once.
+        bench.run(1, 1, &carries);
+        assert_eq!(bench.choice.path_of(0), Some(wanted), "{carries:?}");
+        let moves = bench.moves;
+        bench.run(60, 1, &carries);
+        assert_eq!((bench.choice.path_of(0), bench.moves - moves), (Some(wanted), 0), "{carries:?}");
+    }
+}
+
+#[test]
+fn flows_that_began_before_paths_were_known_are_divided_anew_together() {
+    for (carries, wanted) in [([5.0, 50.0], [1, 7]), ([50.0, 5.0], [7, 1]), ([20.0, 20.0], [4, 4])] {
+        let mut bench = Bench::new(&[view(3, None, 4), view(5, None, 160)]);
+        bench.run(3, 8, &carries);
+        let counts = bench.counts();
+        assert!(counts.iter().zip(wanted).all(|(has, wanted)| has.abs_diff(wanted) <= 1), "{counts:?}, {carries:?}");
+    }
+}
+
+#[test]
+fn a_path_is_filled_only_while_a_flow_could_use_it_and_for_a_while() {
+    let views = [view(3, Some(50), 20), view(5, None, 60), view(7, None, 120)];
     let mut bench = Bench::new(&views);
     bench.choice.note(1, 100);
     bench.now += TICK;
     bench.choice.follow(bench.now, &views);
-    assert_eq!(bench.choice.probed(), None);
-    let mut probed = 0;
+    assert_eq!(bench.choice.to_fill(), None);
+    let mut filled = [0, 0];
     for _ in 0..100 {
         bench.now += TICK;
-        (0..440).for_each(|_| assert_eq!(bench.choice.note(0, 1400).and_then(|flow| flow.from), None));
+        (0..440).for_each(|_| {
+            bench.choice.note(0, 1400);
+        });
         bench.choice.follow(bench.now, &views);
-        probed += usize::from(bench.choice.probed().is_some());
+        // The controllers never find anything.
+        match bench.choice.to_fill() {
+            Some(5) => filled[0] += 1,
+            Some(_) => filled[1] += 1,
+            None => {}
+        }
     }
-    assert!((8..=20).contains(&probed), "{probed}");
+    assert!((6..=12).contains(&filled[0]) && filled[1] == 0, "the first flow fills the last path: {filled:?}");
+    assert_eq!(bench.choice.path_of(0), Some(3), "nothing better was found");
+}
+
+#[test]
+fn a_path_that_takes_much_filling_carries_at_least_what_was_seen() {
+    let mut views = [view(3, None, 4), view(5, None, 160)];
+    views[0].at_least = Rate::from_mbps(900);
+    let mut bench = Bench::new(&views);
+    let mut offered = 0;
+    for _ in 0..50 {
+        bench.now += TICK;
+        (0..440).for_each(|_| {
+            bench.choice.note(0, 1400);
+        });
+        bench.choice.follow(bench.now, &views);
+        while bench.choice.to_fill() == Some(3) {
+            bench.choice.on_filled(3, 64 << 10);
+            offered += 64 << 10;
+        }
+    }
+    assert_eq!((offered, bench.choice.path_of(0)), (4 << 20, Some(3)));
 }

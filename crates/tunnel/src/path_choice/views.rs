@@ -11,8 +11,10 @@ pub struct PathView {
     pub id: u32,
     /// The smoothed round trip.
     pub round_trip: Duration,
-    /// The capacity, if it was measured.
+    /// The capacity, once the controller has found it.
     pub rate: Option<Rate>,
+    /// The capacity is not below this.
+    pub at_least: Rate,
     /// Packets sent and lost so far.
     pub packets: (u64, u64),
 }

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use units::Duration;
 
 use super::*;
+use crate::item::filling;
 use crate::packer::Packer;
 use crate::samples::{Sample, samples, transport_packet};
 
@@ -182,6 +183,16 @@ fn a_packet_larger_than_a_datagram_arrives_whole_or_not_at_all() {
         assert_eq!(sink.packets, std::slice::from_ref(&small.ip), "without piece {lost}");
         assert!(unpacker.stats().incomplete > 0);
     }
+}
+
+#[test]
+fn filling_is_passed_over() {
+    let packets = [transport_packet(false, false, 1, &[7; 300], None), transport_packet(true, true, 2, &[8; 40], None)];
+    let datagrams = pack(&packets, 1200);
+    let filled = [filling(1), filling(1200)].into_iter();
+    let mut sink = Collected::default();
+    let stats = unpack(filled.clone().chain(datagrams).chain(filled), &mut sink).stats();
+    assert_eq!((stats.packets, stats.malformed), (2, 0));
 }
 
 #[test]
