@@ -153,7 +153,7 @@
 //! | [`identity`] | host keys, TLS settings without certificates |
 //! | [`paths`] | the choice of the address pairs that a connection uses |
 //! | [`daemon`] | connections through `litz daemon`, over memory that is shared with it |
-//! | [`tcp`](mod@tcp) | TCP/IP in user space, on TUN and TAP devices and Ethernet interfaces |
+//! | `tcp`, with the feature `tcp` | TCP/IP in user space, on TUN and TAP devices and Ethernet interfaces |
 //!
 //! Complete programs are in `examples/`: `echo`, `messages`, `datagrams`, `tokio` and `multipath`.
 //! File transfers are a library of their own, `litz-transfer`, and the `litz` command is in the
@@ -167,7 +167,6 @@ mod endpoint;
 pub mod identity;
 pub mod paths;
 mod stream;
-pub mod tcp;
 
 pub use config::EndpointConfig;
 pub use connection::Connection;
@@ -189,6 +188,9 @@ pub use quic::{
 };
 pub use recovery::{Algorithm, CongestionSnapshot, RateCap};
 pub use stream::{RecvStream, SendStream};
+/// TCP/IP in this process, on TUN and TAP devices and Ethernet interfaces. With the feature `tcp`.
+#[cfg(feature = "tcp")]
+pub use tcp_stack as tcp;
 /// Durations, rates and sizes, as [`TransportConfig`] takes them.
 pub use units;
 

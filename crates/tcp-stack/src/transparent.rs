@@ -9,9 +9,9 @@ use std::task::{Poll, Waker};
 use tcp::Tuple;
 use tcp_driver::{Closed, Connect, OpeningHandle, Transparent};
 
-use super::runtime::TcpRuntime;
-use super::stack::TcpStack;
-use super::stream::TcpStream;
+use crate::runtime::TcpRuntime;
+use crate::stack::TcpStack;
+use crate::stream::TcpStream;
 
 /// A peer's attempt to connect to any address and port: a transparent stack has its SYN, and has not
 /// answered. One of [`accept`](Self::accept), [`refuse`](Self::refuse),
@@ -87,7 +87,7 @@ impl Opening {
     }
 }
 
-/// Calls of a [transparent stack](super::TcpStackConfig::transparent).
+/// Calls of a [transparent stack](crate::TcpStackConfig::transparent).
 impl TcpStack {
     /// The next attempt of a peer to connect. Waits for one.
     ///
@@ -147,7 +147,7 @@ impl TcpStack {
     fn poll_opening(&self, transparent: &Arc<Transparent>, waker: &Waker) -> Poll<Result<Opening, Closed>> {
         let runtime = TcpRuntime::new(&self.drivers);
         let next = OpeningHandle::poll_next(&runtime, self.drivers.shared(0), transparent, waker);
-        next.map(|handle| handle.map(|handle| Opening { handle }).ok_or(super::stream::GONE))
+        next.map(|handle| handle.map(|handle| Opening { handle }).ok_or(crate::stream::GONE))
     }
 }
 

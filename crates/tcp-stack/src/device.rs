@@ -15,9 +15,9 @@ use net::tun::{MemoryTun, OFFLOAD_HEADER_BYTES, PacketSocket, ReadOffload, Tap, 
 use tcp_driver::link::Prefix;
 use tcp_driver::{Count, HostCounters, Received, Tcp};
 
-use super::ethernet::{Ethernet, EthernetConfig, EthernetError};
-use super::memory::ReceiveMemory;
-use super::port::PacketPort;
+use crate::ethernet::{Ethernet, EthernetConfig, EthernetError};
+use crate::memory::ReceiveMemory;
+use crate::port::PacketPort;
 
 /// Reads in one receive call: as many super-packets as fit into the caches of one core.
 const READS_MAX: usize = 16;
@@ -66,7 +66,7 @@ impl IpDevice {
     }
 
     /// A share of a TUN device that another thread reads, for a
-    /// [transparent stack](super::TcpStackConfig::transparent).
+    /// [transparent stack](crate::TcpStackConfig::transparent).
     pub fn port(port: PacketPort) -> Self {
         Self::new(Kind::Port(port), IpAddr::V4(Ipv4Addr::UNSPECIFIED), None)
     }
@@ -80,7 +80,7 @@ impl IpDevice {
 
     /// Adds a network that the device leads to: the addresses whose first `len` bits are those of `ip`.
     /// Packets from its directed broadcast address are dropped and counted
-    /// ([`Count::InvalidSources`](super::Count)), and there is no connection to it (RFC 1122, section
+    /// ([`Count::InvalidSources`](crate::Count)), and there is no connection to it (RFC 1122, section
     /// 3.2.1.3). An Ethernet device has the networks of its [`EthernetConfig`]. A length beyond the bits of
     /// the address has no effect.
     #[must_use]
@@ -89,16 +89,16 @@ impl IpDevice {
         self
     }
 
-    pub(super) fn networks(&self) -> &[Prefix] {
+    pub(crate) fn networks(&self) -> &[Prefix] {
         &self.networks
     }
 
-    pub(super) fn queue_count(&self) -> usize {
+    pub(crate) fn queue_count(&self) -> usize {
         1 + self.queues.len()
     }
 
     /// One of its queues, as a device that counts in `counters`.
-    pub(super) fn queue(&self, index: usize, counters: &Arc<HostCounters>) -> Self {
+    pub(crate) fn queue(&self, index: usize, counters: &Arc<HostCounters>) -> Self {
         let queue = if index == 0 { self } else { &self.queues[index - 1] };
         if let Kind::Port(port) = &queue.kind {
             port.count_in(counters);
@@ -184,7 +184,7 @@ impl IpDevice {
     }
 
     /// Whether its packets stay in this process.
-    pub(super) fn is_in_memory(&self) -> bool {
+    pub(crate) fn is_in_memory(&self) -> bool {
         matches!(self.kind, Kind::Memory(_))
     }
 
@@ -200,7 +200,7 @@ impl IpDevice {
 }
 
 /// A packet with its offload header, as it was read; if it is none for the stack, what became of it.
-pub(super) fn received(mut packet: Bytes, ethernet: Option<&Ethernet>) -> Result<Received, Count> {
+pub(crate) fn received(mut packet: Bytes, ethernet: Option<&Ethernet>) -> Result<Received, Count> {
     let offload = ReadOffload::parse(&packet).map_err(|_| Count::WrongOffloads)?;
     let mut packet = packet.split_off(OFFLOAD_HEADER_BYTES);
     if let Some(ethernet) = ethernet {

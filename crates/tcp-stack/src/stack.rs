@@ -16,11 +16,11 @@ use tcp_driver::{
     Shard, StreamHandle, Tcp, Transparent, TransparentBounds,
 };
 
-use super::device::IpDevice;
-use super::listener::TcpListener;
-use super::runtime::TcpRuntime;
-use super::stream::{GONE, TcpStream};
-use super::udp::UdpPort;
+use crate::device::IpDevice;
+use crate::listener::TcpListener;
+use crate::runtime::TcpRuntime;
+use crate::stream::{GONE, TcpStream};
+use crate::udp::UdpPort;
 
 /// A cipher above TCP needs space for a job, of about 16 KiB, at a time.
 const CIPHER_SEND_BUFFER_MIN: usize = 32 << 10;
@@ -121,16 +121,15 @@ impl TcpStackConfig {
         self
     }
 
-    /// Sets how long an idle thread polls before it sleeps, as
-    /// [`busy_poll`](crate::EndpointConfig::busy_poll) of an endpoint. Default: zero.
+    /// Sets how long an idle thread polls before it sleeps. Polling shortens round trips and occupies a core
+    /// while packets come in such intervals. Default: zero, which sleeps at once.
     #[must_use]
     pub fn with_busy_poll(mut self, busy_poll: Duration) -> Self {
         self.settings.busy_poll = busy_poll.into();
         self
     }
 
-    /// Sets what the first thread does besides when a descriptor is readable, as
-    /// [`event_handler`](crate::EndpointConfig::event_handler) of an endpoint. Default: nothing.
+    /// Sets what the first thread does besides when a descriptor is readable. Default: nothing.
     #[must_use]
     pub fn with_event_handler(mut self, event_handler: Arc<dyn EventHandler>) -> Self {
         self.settings.event_handler = Some(event_handler);
@@ -141,12 +140,12 @@ impl TcpStackConfig {
 /// A TCP/IP stack. It ends when it and all of its streams are dropped, or by [`close`](Self::close).
 #[derive(Clone)]
 pub struct TcpStack {
-    pub(super) drivers: Drivers<IpDevice>,
+    pub(crate) drivers: Drivers<IpDevice>,
     addresses: Vec<LocalAddress>,
     listening: Arc<ListeningPorts>,
     counters: Arc<HostCounters>,
     udp: Arc<UdpHost>,
-    pub(super) transparent: Option<Arc<Transparent>>,
+    pub(crate) transparent: Option<Arc<Transparent>>,
 }
 
 impl TcpStack {
@@ -240,7 +239,7 @@ impl TcpStack {
         Ok(TcpStream::new(handle))
     }
 
-    pub(super) fn begin_connect(
+    pub(crate) fn begin_connect(
         &self,
         remote: SocketAddr,
         parameters: Connect,

@@ -8,11 +8,11 @@ use driver::placement::Placement;
 use engine::Drivers;
 use tcp_driver::{Closed, Runtime, TcpShared};
 
-use super::device::IpDevice;
+use crate::device::IpDevice;
 
 /// The engine as the handles see it.
 #[derive(Clone)]
-pub(super) struct TcpRuntime(Drivers<IpDevice>);
+pub(crate) struct TcpRuntime(Drivers<IpDevice>);
 
 impl Runtime for TcpRuntime {
     fn kick(&self, shared: &TcpShared, flush: Flush) {
@@ -25,17 +25,17 @@ impl Runtime for TcpRuntime {
 }
 
 impl TcpRuntime {
-    pub(super) fn new(drivers: &Drivers<IpDevice>) -> Self {
+    pub(crate) fn new(drivers: &Drivers<IpDevice>) -> Self {
         Self(drivers.clone())
     }
 
     /// The time on the drivers' clock after `wait`.
-    pub(super) fn deadline_after(&self, wait: Duration) -> units::Instant {
+    pub(crate) fn deadline_after(&self, wait: Duration) -> units::Instant {
         self.0.now() + wait.into()
     }
 
     /// Asynchronous calls need a driver with a thread.
-    pub(super) fn can_async(&self) -> Result<(), Closed> {
+    pub(crate) fn can_async(&self) -> Result<(), Closed> {
         match self.0.placement() {
             Placement::Inline => Err(Closed::Configuration(
                 "asynchronous calls need a stack with a thread, but the placement is Inline: use the blocking \

@@ -23,7 +23,7 @@ impl Default for ReceiveMemory {
 
 impl ReceiveMemory {
     /// Reads a packet by `read`, which returns its length, and returns it.
-    pub(super) fn fill(&mut self, read: impl FnOnce(&mut [u8]) -> std::io::Result<usize>) -> std::io::Result<Bytes> {
+    pub(crate) fn fill(&mut self, read: impl FnOnce(&mut [u8]) -> std::io::Result<usize>) -> std::io::Result<Bytes> {
         let mut memory = self.ready.take().unwrap_or_else(|| self.pool.take());
         match read(&mut memory) {
             Ok(len) if len < COPY_BELOW => {

@@ -1,52 +1,16 @@
-//! [`TcpStream`] for asynchronous callers, whatever their executor: the driver's thread wakes their
-//! tasks. A stack under [`Placement::Inline`](crate::Placement::Inline) has no thread, so each of
-//! these calls is an error there.
+//! [`TcpStream`] as tokio's [`AsyncRead`] and [`AsyncWrite`], on any executor. Under
+//! [`Placement::Inline`](crate::Placement::Inline) each of these calls is an error.
 
-use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use tcp_driver::{Closed, WriteError};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::stream::{TcpStream, WRITE_MAX, io_error, write_error};
+use crate::stream::{TcpStream, WRITE_MAX, io_error, write_error};
 
 impl TcpStream {
-    /// As [`read_chunk`](Self::read_chunk).
-    ///
-    /// # Errors
-    /// As [`read_chunk`](Self::read_chunk), and if the placement is inline.
-    pub async fn read_chunk_async(&self) -> Result<Option<Bytes>, Closed> {
-        self.handle.runtime().can_async()?;
-        match self.take_rest() {
-            Some(rest) => Ok(Some(rest)),
-            None => poll_fn(|context| self.handle.poll_read(usize::MAX, context.waker())).await,
-        }
-    }
-
-    /// As [`write_chunk`](Self::write_chunk). If the future is dropped, the beginning of `bytes` may have
-    /// been written.
-    ///
-    /// # Errors
-    /// As [`write_chunk`](Self::write_chunk), and if the placement is inline.
-    pub async fn write_chunk_async(&self, mut bytes: Bytes) -> Result<(), WriteError> {
-        self.handle.runtime().can_async().map_err(WriteError::Closed)?;
-        while !bytes.is_empty() {
-            poll_fn(|context| self.handle.poll_write(&mut bytes, context.waker())).await?;
-        }
-        Ok(())
-    }
-
-    /// As [`closed`](Self::closed). Under the inline placement it returns an error of the configuration.
-    pub async fn closed_async(&self) -> Closed {
-        if let Err(error) = self.handle.runtime().can_async() {
-            return error;
-        }
-        poll_fn(|context| self.handle.poll_closed(context.waker())).await
-    }
-
     fn poll_read_into(&self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         self.handle.runtime().can_async().map_err(io_error)?;
         if buffer.remaining() == 0 {

@@ -1,4 +1,4 @@
-//! [`UdpPort`]: a UDP port of a [`TcpStack`](super::TcpStack).
+//! [`UdpPort`]: a UDP port of a [`TcpStack`](crate::TcpStack).
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use driver::Flush;
 use tcp_driver::udp::{Datagram, UdpError};
 use tcp_driver::{Runtime, TcpShared};
 
-use super::runtime::TcpRuntime;
+use crate::runtime::TcpRuntime;
 
 /// A UDP port. It is free again when this is dropped.
 pub struct UdpPort {
-    pub(super) port: tcp_driver::udp::UdpPort,
-    pub(super) runtime: TcpRuntime,
-    pub(super) shared: Arc<TcpShared>,
+    pub(crate) port: tcp_driver::udp::UdpPort,
+    pub(crate) runtime: TcpRuntime,
+    pub(crate) shared: Arc<TcpShared>,
     /// The addresses of the stack.
-    pub(super) addresses: Vec<IpAddr>,
+    pub(crate) addresses: Vec<IpAddr>,
 }
 
 impl UdpPort {

@@ -1,4 +1,4 @@
-//! [`TcpStream`]: a connection of a [`TcpStack`](super::TcpStack).
+//! [`TcpStream`]: a connection of a [`TcpStack`](crate::TcpStack).
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -12,21 +12,21 @@ use driver::sync::lock;
 use tcp::{CloseReason, KeepAlive};
 use tcp_driver::{Closed, Runtime, StreamHandle, TcpInfo, WriteError};
 
-use super::runtime::TcpRuntime;
+use crate::runtime::TcpRuntime;
 
 /// The largest piece that one call of `write` copies.
-pub(super) const WRITE_MAX: usize = 256 << 10;
+pub(crate) const WRITE_MAX: usize = 256 << 10;
 
 /// The result of a wait that ends without an outcome: the stack has ended.
-pub(super) const GONE: Closed = Closed::Driver(driver::EndReason::EndpointClosed);
+pub(crate) const GONE: Closed = Closed::Driver(driver::EndReason::EndpointClosed);
 
 /// A connection. Reading and writing may happen on two threads at a time. When the last reference is
 /// dropped, what was written is still sent; if received data are unread, the connection is reset, as
 /// by the kernel.
 pub struct TcpStream {
-    pub(super) handle: StreamHandle<TcpRuntime>,
+    pub(crate) handle: StreamHandle<TcpRuntime>,
     /// What was received and not given to a reader.
-    pub(super) rest: Mutex<Bytes>,
+    pub(crate) rest: Mutex<Bytes>,
     read_timeout: Timeout,
     write_timeout: Timeout,
 }
@@ -47,7 +47,7 @@ impl Timeout {
 }
 
 impl TcpStream {
-    pub(super) fn new(handle: StreamHandle<TcpRuntime>) -> Self {
+    pub(crate) fn new(handle: StreamHandle<TcpRuntime>) -> Self {
         Self { handle, rest: Mutex::default(), read_timeout: Timeout::default(), write_timeout: Timeout::default() }
     }
 
@@ -88,7 +88,7 @@ impl TcpStream {
     }
 
     /// What a reader has left of a chunk.
-    pub(super) fn take_rest(&self) -> Option<Bytes> {
+    pub(crate) fn take_rest(&self) -> Option<Bytes> {
         Some(std::mem::take(&mut *lock(&self.rest))).filter(|rest| !rest.is_empty())
     }
 
@@ -157,7 +157,7 @@ impl TcpStream {
     }
 
     /// Copies the beginning of `chunk`, and keeps the rest for the next call.
-    pub(super) fn keep_rest(&self, mut chunk: Bytes, buffer: &mut [u8]) -> usize {
+    pub(crate) fn keep_rest(&self, mut chunk: Bytes, buffer: &mut [u8]) -> usize {
         let count = chunk.len().min(buffer.len());
         chunk.copy_to_slice(&mut buffer[..count]);
         *lock(&self.rest) = chunk;
@@ -195,7 +195,7 @@ impl Drop for TcpStream {
 }
 
 /// As [`io_error`], for writing.
-pub(super) fn write_error(error: WriteError) -> io::Error {
+pub(crate) fn write_error(error: WriteError) -> io::Error {
     match error {
         WriteError::Closed(closed) => io_error(closed),
         finished => io::Error::new(io::ErrorKind::BrokenPipe, finished),
@@ -203,7 +203,7 @@ pub(super) fn write_error(error: WriteError) -> io::Error {
 }
 
 /// The error of a socket of the kernel for the same reason.
-pub(super) fn io_error(closed: Closed) -> io::Error {
+pub(crate) fn io_error(closed: Closed) -> io::Error {
     let kind = match &closed {
         Closed::Tcp(CloseReason::Reset) => io::ErrorKind::ConnectionReset,
         Closed::Tcp(CloseReason::Refused) => io::ErrorKind::ConnectionRefused,

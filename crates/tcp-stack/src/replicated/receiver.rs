@@ -9,8 +9,8 @@ use super::ends::await_ends;
 use super::error::{ReplicatedError, check};
 use super::frame::{Collector, HELLO_LEN, news};
 use super::resequencer::Resequencer;
-use crate::tcp::stream::GONE;
-use crate::tcp::{Closed, TcpStream};
+use crate::stream::GONE;
+use crate::{Closed, TcpStream};
 
 /// The sender learns what was taken after so many chunks: often enough that its window never limits.
 const NEWS_EVERY: u64 = 4;

@@ -82,25 +82,25 @@ impl EthernetConfig {
     }
 
     /// The networks on the link.
-    pub(super) fn networks(&self) -> impl Iterator<Item = Prefix> {
+    pub(crate) fn networks(&self) -> impl Iterator<Item = Prefix> {
         self.addresses.iter().map(|(_, prefix)| *prefix)
     }
 
     /// The first address.
-    pub(super) fn address(&self) -> Option<IpAddr> {
+    pub(crate) fn address(&self) -> Option<IpAddr> {
         self.addresses.first().map(|(ip, _)| *ip)
     }
 }
 
 /// The link layer of a device, shared by its handles.
 #[derive(Debug, Clone)]
-pub(super) struct Ethernet {
+pub(crate) struct Ethernet {
     interface: Arc<Mutex<Interface<Offload>>>,
     clock: MonotonicClock,
 }
 
 impl Ethernet {
-    pub(super) fn new(config: &EthernetConfig) -> Result<Self, EthernetError> {
+    pub(crate) fn new(config: &EthernetConfig) -> Result<Self, EthernetError> {
         let mut interface = Interface::new(config.mac);
         for (ip, prefix) in &config.addresses {
             interface.add_address(*ip, *prefix).map_err(EthernetError::Routes)?;
@@ -116,7 +116,7 @@ impl Ethernet {
     }
 
     /// Where the IP packet in a frame begins, if there is one for this host; otherwise what became of it.
-    pub(super) fn receive(&self, frame: &[u8]) -> Result<usize, Count> {
+    pub(crate) fn receive(&self, frame: &[u8]) -> Result<usize, Count> {
         match self.interface().handle_frame(self.clock.now(), frame) {
             Frame::Packet(start) => Ok(start),
             Frame::Link => Err(Count::LinkFrames),
@@ -128,7 +128,7 @@ impl Ethernet {
 
     /// The Ethernet header of a packet that is sent now. `None` if it waits for its neighbour. The first
     /// piece has its IP header.
-    pub(super) fn header_of<'a>(
+    pub(crate) fn header_of<'a>(
         &self,
         offload: Offload,
         mut pieces: impl Iterator<Item = &'a [u8]> + Clone,
@@ -140,7 +140,7 @@ impl Ethernet {
 
     /// Sends requests, answers and the packets that have waited. One that the system does not take is lost,
     /// as on any Ethernet, and counted.
-    pub(super) fn send_frames(&self, device: &mut dyn TunDevice, counters: &HostCounters) {
+    pub(crate) fn send_frames(&self, device: &mut dyn TunDevice, counters: &HostCounters) {
         while let Some(frame) = { self.interface().poll_frame() } {
             let offload = frame.note.unwrap_or_default();
             let pieces = [&offload[..], &frame.header, &frame.payload].map(IoSlice::new);
@@ -156,5 +156,5 @@ impl Ethernet {
     }
 
     /// What headers of packets are longer by.
-    pub(super) const HEADER_LEN: u16 = HEADER_LEN as u16;
+    pub(crate) const HEADER_LEN: u16 = HEADER_LEN as u16;
 }

@@ -13,6 +13,10 @@
 //! | [`replicated`] | one stream over several connections with a stack each |
 //! | [`Layers`], [`Stack`] | security layers above and below TCP |
 //! | [`TcpConfig`] | what connections use, and their timers |
+//!
+//! With the feature `tokio`, a [`TcpStream`] is tokio's `AsyncRead` and `AsyncWrite`. The calls that end in
+//! `_async` need no feature.
+#![forbid(unsafe_code)]
 
 mod device;
 mod ethernet;
@@ -24,18 +28,21 @@ mod runtime;
 mod stack;
 mod stream;
 mod stream_async;
+#[cfg(feature = "tokio")]
+mod stream_tokio;
 mod transparent;
 mod udp;
 
-pub use self::device::IpDevice;
-pub use self::ethernet::{EthernetConfig, EthernetError};
-pub use self::listener::{Incoming, TcpListener};
-pub use self::memory::ReceiveMemory;
-pub use self::port::PacketPort;
-pub use self::stack::{TcpStack, TcpStackConfig};
-pub use self::stream::TcpStream;
-pub use self::transparent::Opening;
-pub use self::udp::UdpPort;
+pub use crate::device::IpDevice;
+pub use crate::ethernet::{EthernetConfig, EthernetError};
+pub use crate::listener::{Incoming, TcpListener};
+pub use crate::memory::ReceiveMemory;
+pub use crate::port::PacketPort;
+pub use crate::stack::{TcpStack, TcpStackConfig};
+pub use crate::stream::TcpStream;
+pub use crate::transparent::Opening;
+pub use crate::udp::UdpPort;
+pub use engine::{EventHandler, Placement, PlacementError, ReceiveWorkerStats, StartError};
 pub use layers::{CipherLayer, DigestLayer, RecordError, SharedSecret, Stack, StackError};
 pub use net::tun::{MemoryTun, OpenInterfaceError, OpenTunError, PacketSocket, Tap, Tun};
 pub use tcp::{

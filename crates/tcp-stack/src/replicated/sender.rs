@@ -11,8 +11,8 @@ use super::ends::await_ends;
 use super::error::{ReplicatedError, check};
 use super::frame::{CHUNK_MAX, Collector, NEWS_LEN, hello};
 use super::schedule::Scheduling;
-use crate::tcp::stream::GONE;
-use crate::tcp::{Closed, TcpStream, WriteError};
+use crate::stream::GONE;
+use crate::{Closed, TcpStream, WriteError};
 
 /// The sender's side of a stream over several connections.
 ///

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tcp_driver::Runtime;
 
-use crate::tcp::TcpStream;
+use crate::TcpStream;
 
 /// How long the channels may take to end. The stream is complete, so nothing is lost if they do not.
 const END_WAIT: Duration = Duration::from_secs(5);

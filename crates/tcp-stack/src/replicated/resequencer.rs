@@ -122,7 +122,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::tcp::replicated::frame::chunk_header;
+    use crate::replicated::frame::chunk_header;
 
     fn framed(number: u64, data: &[u8]) -> Vec<u8> {
         [&chunk_header(number, data.len()), data].concat()

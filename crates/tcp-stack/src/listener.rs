@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use tcp_driver::{Closed, ListenerHandle, Runtime};
 
-use super::runtime::TcpRuntime;
-use super::stream::TcpStream;
+use crate::runtime::TcpRuntime;
+use crate::stream::TcpStream;
 
-/// A port that accepts connections, on all addresses of its [stack](super::TcpStack). Clones share the
+/// A port that accepts connections, on all addresses of its [stack](crate::TcpStack). Clones share the
 /// port; it is closed when the last one is dropped. Peers that were not accepted until then are reset.
 #[derive(Clone)]
 pub struct TcpListener {
@@ -25,7 +25,7 @@ impl fmt::Debug for TcpListener {
 }
 
 impl TcpListener {
-    pub(super) const fn new(handle: ListenerHandle<TcpRuntime>) -> Self {
+    pub(crate) const fn new(handle: ListenerHandle<TcpRuntime>) -> Self {
         Self { handle }
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::limits::CHANNELS_MAX;
-use crate::tcp::{Closed, TcpStream};
+use crate::{Closed, TcpStream};
 
 /// Why a replicated stream has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use driver::sync::lock;
 use net::tun::Tun;
 use tcp_driver::{Count, HostCounters, Received};
 
-use super::device::received;
+use crate::device::received;
 
 /// Packets and super-packets that wait for the stack, at most. Others are dropped, as by a device whose
 /// queue is full. The windows of TCP keep bulk transfers below it.
@@ -25,7 +25,7 @@ const TAKEN_MAX: usize = 16;
 /// device itself. Clones refer to the same.
 #[derive(Clone)]
 pub struct PacketPort {
-    pub(super) tun: Tun,
+    pub(crate) tun: Tun,
     waiting: Arc<Mutex<Waiting>>,
 }
 
@@ -70,16 +70,16 @@ impl PacketPort {
         lock(&self.waiting).dropped
     }
 
-    pub(super) fn set_waker(&self, waker: Waker) {
+    pub(crate) fn set_waker(&self, waker: Waker) {
         lock(&self.waiting).waker = Some(waker);
     }
 
     /// Counts in `counters` from now on.
-    pub(super) fn count_in(&self, counters: &Arc<HostCounters>) {
+    pub(crate) fn count_in(&self, counters: &Arc<HostCounters>) {
         lock(&self.waiting).counters = Some(Arc::clone(counters));
     }
 
-    pub(super) fn receive(&self, batches: &mut Vec<Received>, counters: &HostCounters) -> ReceiveOutcome {
+    pub(crate) fn receive(&self, batches: &mut Vec<Received>, counters: &HostCounters) -> ReceiveOutcome {
         let mut waiting = lock(&self.waiting);
         let count = waiting.packets.len().min(TAKEN_MAX);
         let taken: Vec<Bytes> = waiting.packets.drain(..count).collect();
