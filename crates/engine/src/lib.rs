@@ -1,18 +1,17 @@
-//! Runs transport protocols on threads and devices of the operating system: QUIC on UDP sockets,
-//! and others that implement [`driver::Protocol`].
+//! Runs transport protocols that implement [`driver::Protocol`] on threads and devices of the operating
+//! system. It knows none of them.
 //!
 //! ```text
 //!   application threads                          driver: one thread; under `inline`, a caller's
 //!   handles                                      turn (crate `driver`), then sleep
 //!            │   ▲                                        │   ▲
 //!            ▼   │  wakers                                ▼   │
-//!        cells (crate `quic-driver`)  ◀──────────────▶  connections
+//!        cells (of the protocol)      ◀──────────────▶  connections
 //! ```
 //!
 //! | module | content |
 //! |---|---|
-//! | `quic` | [`Engine`]: QUIC. Starting, stopping, waiting, connecting, accepting. Start here |
-//! | `drivers` | [`Drivers`]: the drivers of an endpoint, for any protocol: starting, placing, stopping, waiting |
+//! | `drivers` | [`Drivers`]: the drivers of an endpoint, for any protocol: starting, placing, stopping, waiting. Start here |
 //! | `device` | [`Device`]: what a protocol provides: a socket or network device that announces arrivals |
 //! | `event_handler` | [`EventHandler`]: what the application does in a driver's thread |
 //! | `settings`, `error` | [`DriverSettings`], [`StartError`] |
@@ -24,8 +23,8 @@
 //! | `journals` | [`JournalFolder`]: writes the journals of connections to a folder |
 //! | `meter` | time spent by activity, if measuring is enabled |
 //!
-//! Only `quic` knows QUIC. Another protocol implements [`Device`] for its devices, starts
-//! [`Drivers`] over them, and makes handles from the cells of its connections.
+//! A protocol implements [`Device`] for its devices, starts [`Drivers`] over them, and makes handles from
+//! the cells of its connections: the crates `quic-endpoint` and `tcp-stack` do.
 //!
 //! The calls of handles are `poll` functions: they return a value or register a waker. To block,
 //! callers use [`Drivers::block_on`]. Under [`Placement::Thread`] it parks the calling thread;
@@ -45,20 +44,12 @@ mod live;
 mod meter;
 mod parker;
 mod primitives;
-mod quic;
 mod settings;
 mod sleep;
 mod sleep_flag;
 mod wake;
 mod worker;
 
-pub use crate::quic::config::EngineConfig;
-pub use crate::quic::engine::{
-    ConnectOptions, ConnectionHandle, Engine, Incoming, PendingOpen, RecvHandle, RetryError, SendHandle, SteppedEngine,
-    SteppedEnv,
-};
-pub use crate::quic::replaceable::{ReplaceableSocket, SocketSwitch};
-pub use crate::quic::socket::LiveSocket;
 pub use clock::ManualClock;
 pub use device::{ApplicationOf, BatchOf, Device, LimitsOf, Readiness, SealedOf, SharedOf};
 pub use driver::crypto_pool::{WorkerPoolStats, WorkerStats};
@@ -70,8 +61,4 @@ pub use error::StartError;
 pub use event_handler::EventHandler;
 pub use journals::JournalFolder;
 pub use meter::{Costs, LAP_MAX, Traffic};
-pub use quic_driver::PathEvent;
-pub use quic_driver::error::{
-    AcceptStreamError, Closed, DatagramError, MessageError, OpenError, ReadError, WriteError,
-};
 pub use settings::DriverSettings;

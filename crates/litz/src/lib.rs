@@ -3,8 +3,8 @@
 //!
 //! An [`Endpoint`] owns sockets and runs connections on them; a [`Connection`] is QUIC v1 (RFC
 //! 9000) or v2 (RFC 9369) with TLS 1.3; its [`SendStream`]s and [`RecvStream`]s are
-//! [`std::io::Write`] and [`std::io::Read`], and tokio's `AsyncWrite` and `AsyncRead`. Every call
-//! that may wait has a blocking form and one that ends in `_async`; the latter run on any executor.
+//! [`std::io::Write`] and [`std::io::Read`]. Every call that may wait has a blocking form and one that
+//! ends in `_async`; the latter run on any executor.
 //!
 //! # Connecting
 //!
@@ -152,42 +152,41 @@
 //! | [`JournalFolder`] | records of all inputs of each connection, in files for `litz replay`; its [`source`](JournalFolder::source) is for [`TransportConfig::journal`] |
 //! | [`identity`] | host keys, TLS settings without certificates |
 //! | [`paths`] | the choice of the address pairs that a connection uses |
-//! | [`daemon`] | connections through `litz daemon`, over memory that is shared with it |
+//! | `daemon`, with the feature `daemon` | connections through `litz daemon`, over memory that is shared with it |
 //! | `tcp`, with the feature `tcp` | TCP/IP in user space, on TUN and TAP devices and Ethernet interfaces |
+//!
+//! # Features
+//!
+//! None is on by default.
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `tokio` | tokio's `AsyncWrite` and `AsyncRead` for streams. The calls that end in `_async` do not need it |
+//! | `tcp` | the module `tcp`, and with it the historical ciphers of its layers |
+//! | `daemon` | the module `daemon` |
 //!
 //! Complete programs are in `examples/`: `echo`, `messages`, `datagrams`, `tokio` and `multipath`.
 //! File transfers are a library of their own, `litz-transfer`, and the `litz` command is in the
 //! package `litz-cli`.
 #![forbid(unsafe_code)]
 
-mod config;
-mod connection;
+#[cfg(feature = "daemon")]
 pub mod daemon;
-mod endpoint;
-pub mod identity;
-pub mod paths;
-mod stream;
 
-pub use config::EndpointConfig;
-pub use connection::Connection;
-pub use endpoint::{BindError, ConnectError, Endpoint};
-pub use engine::{
-    AcceptStreamError, Activity, ActivityKind, Closed, ConnectOptions, Costs, DatagramError, EventHandler, Incoming,
-    JournalFolder, LAP_MAX, LiveSocket, MessageError, OpenError, PROCESSORS_MAX, PathEvent, Placement, PlacementError,
-    ReadError, Readiness, ReceiveWorkerStats, ReplaceableSocket, RetryError, SocketSwitch, StartError, Traffic,
-    WorkerPoolStats, WorkerStats, WriteError,
+#[doc(inline)]
+pub use quic_endpoint::{
+    AcceptStreamError, AckPolicy, Activity, ActivityKind, AddressValidation, Addresses, Algorithm, BURST_MIN,
+    BindError, Class, Closed, CongestionSnapshot, ConnectError, ConnectOptions, Connection, ConnectionId, Costs,
+    DatagramError, DatagramPaths, EcnState, Endpoint, EndpointConfig, ErrorCode, EventHandler, ExportError, Incoming,
+    Interface, InterfaceAddress, JournalFolder, JournalSink, JournalSource, LAP_MAX, LiveSocket, MessageError,
+    MigrateError, OpenError, OpenPathError, PATH_SET_MAX, PATHS_MAX, PROCESSORS_MAX, PathEvent, PathId, PathSet,
+    PathSetError, PathState, PathStats, PathWait, Placement, PlacementError, Policy, RateCap, RateLimit,
+    RateLimitError, ReadError, Readiness, ReceiveStats, ReceiveWorkerStats, ReceivedDatagram, RecvStream,
+    ReplaceableSocket, RetransmissionPolicy, RetryError, SendStats, SendStream, SessionSummary, Side, SocketOpenError,
+    SocketSwitch, StartError, Stats, Strategy, StreamId, StridedBytes, TraceSink, Traffic, TransportConfig,
+    TransportError, UdpSocket, UdpSocketOptions, Version, Versions, WorkerPoolStats, WorkerStats, WriteError, identity,
+    paths,
 };
-pub use net::{Interface, InterfaceAddress, OpenError as SocketOpenError, UdpSocket, UdpSocketOptions};
-pub use quic::session::{ExportError, SessionSummary};
-pub use quic::{
-    AckPolicy, AddressValidation, Addresses, BURST_MIN, Class, ConnectionId, DatagramPaths, EcnState, ErrorCode,
-    JournalSink, JournalSource, MigrateError, OpenPathError, PATH_SET_MAX, PATHS_MAX, PathId, PathSet, PathSetError,
-    PathState, PathStats, PathWait, Policy, RateLimit, RateLimitError, ReceiveStats, ReceivedDatagram,
-    RetransmissionPolicy, SendStats, Side, Stats, Strategy, StreamId, StridedBytes, TraceSink, TransportConfig,
-    TransportError, Version, Versions,
-};
-pub use recovery::{Algorithm, CongestionSnapshot, RateCap};
-pub use stream::{RecvStream, SendStream};
 /// TCP/IP in this process, on TUN and TAP devices and Ethernet interfaces. With the feature `tcp`.
 #[cfg(feature = "tcp")]
 pub use tcp_stack as tcp;

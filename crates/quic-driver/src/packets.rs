@@ -475,3 +475,24 @@ fn same_connection_prefix(endpoint: &Endpoint, key: quic::ConnectionKey, data: &
     }
     len
 }
+
+#[cfg(test)]
+mod tests {
+    use driver::protocol::Batch;
+
+    use super::*;
+
+    #[test]
+    fn the_last_datagram_of_a_batch_may_be_short() {
+        let batch = |len, stride| Datagrams {
+            source: ([127, 0, 0, 1], 1).into(),
+            destination_ip: None,
+            stride,
+            ecn: None,
+            data: BytesMut::zeroed(len),
+        };
+        assert_eq!(batch(2500, 1200).packet_count(), 3);
+        assert_eq!(batch(2400, 1200).packet_count(), 2);
+        assert_eq!(batch(50, 50).packet_count(), 1);
+    }
+}

@@ -6,9 +6,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Waker;
 
-use engine::{LiveSocket, Readiness};
+use engine::Readiness;
 use net::{DatagramSocket, RecvMeta, SendError, SocketCounters, Transmit};
 use quic::PLAN_DATAGRAMS_MAX;
+use quic_endpoint::runtime::LiveSocket;
 
 use crate::channel::Channel;
 use crate::peer::{local_addr, peer_addr};

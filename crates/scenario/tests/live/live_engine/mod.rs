@@ -14,10 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use engine::{
-    ConnectOptions, ConnectionHandle, Engine, EngineConfig, LiveSocket, ManualClock, Placement, SteppedEngine,
-    SteppedEnv,
-};
+use engine::{ManualClock, Placement};
 use net::testing::{Alias, InterceptedSocket};
 use net::{DatagramSocket, MemoryNetwork, MemorySocket, RECV_BUFFER_BYTES, RecvMeta, Transmit};
 use netem::{Link, Packet};
@@ -25,6 +22,9 @@ use nic::Nic;
 use quic::session::SessionFactory;
 use quic::session::deterministic::DeterministicFactory;
 use quic::{PathId, Side};
+use quic_endpoint::runtime::{
+    ConnectOptions, ConnectionHandle, Engine, EngineConfig, LiveSocket, SteppedEngine, SteppedEnv,
+};
 use scenario::apps::App;
 use scenario::apps::handles::{EventQueue, HandleStreams};
 use scenario::connection_setup::{PathPlan, transport_config};
