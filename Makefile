@@ -11,7 +11,7 @@ INTEROP_RESULTS ?= target/interop.json
 TEST_PROGRAMS = ip tc ss nstat python3 curl nginx iperf3 ssh ssh-keygen sshd rsync redis-server redis-cli postgres \
 	setpriv script nft conntrack busybox ping dig nslookup musl-gcc go
 
-.PHONY: demo dist dist-test test test-long test-programs programs models miri bench instructions instructions-build lint deny api api-update book interop \
+.PHONY: demo dist dist-test quick test test-long test-programs programs models miri bench instructions instructions-build lint deny api api-update book interop \
 	interop-build interop-full packetdrill fuzz-build fuzz-smoke
 
 ## A file crosses four unlike emulated links in one connection; the fastest is cut and restored; the
@@ -43,6 +43,12 @@ test:
 ## The same with all cases of random tests: some minutes more.
 test-long: export LITZ_TEST_SHARE = 100
 test-long: test
+
+## What has changed since the last commit: format, counts that may only fall, clippy and tests of the changed
+## crates. `make quick SINCE=main~3` compares with another commit.
+quick:
+	@scripts/need cc cmake python3
+	@scripts/quick $(SINCE)
 
 ## The tests of the command with other programs, as root. They fail where a program is missing, and nothing
 ## is installed.
@@ -94,6 +100,8 @@ lint:
 	@scripts/need cc cmake python3
 	$(CARGO) fmt --all --check
 	scripts/check-cycles
+	scripts/check-sizes
+	scripts/check-prose
 # The separate workspaces are only format-checked here: linting would build every peer that they
 # compare with.
 	for folder in interop interop/packetdrill bench fuzz; do (cd $$folder && $(CARGO) fmt --all --check) || exit 1; done
