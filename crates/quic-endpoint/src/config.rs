@@ -32,7 +32,7 @@ pub struct EndpointConfig {
     /// The sockets to open, for [`Endpoint::bind`](crate::Endpoint::bind). Outgoing connections use
     /// the first one of the peer's address family. Default: one, any IPv4 address, any port.
     pub sockets: Vec<UdpSocketOptions>,
-    /// The threads that run the protocol. Default: one thread of the endpoint.
+    /// Threads that run the protocol. Default: one thread of the endpoint.
     pub placement: Placement,
     /// Processors to pin the endpoint's threads to, by the system's processor numbers: the first
     /// one is for the serial work. Threads beyond the list are not pinned. Default: none.
@@ -42,30 +42,32 @@ pub struct EndpointConfig {
     /// TLS settings for incoming connections. Default: none, which makes an endpoint that only
     /// connects.
     pub server_tls: Option<Arc<rustls::ServerConfig>>,
-    /// The key of stateless reset tokens, a secret. An endpoint that is started again with the same
-    /// key tells the peers of connections that it has forgotten, so that they need not wait for
-    /// their idle timeout (RFC 9000, section 10.3). Anyone who knows the key can end the endpoint's
-    /// connections. Default: none, and no resets are sent; those of peers are recognised in any
-    /// case.
+    /// The key of stateless reset tokens, a secret. An endpoint that restarts with the same key
+    /// tells the peers of connections it has lost, so that they need not wait for their idle
+    /// timeout (RFC 9000, section 10.3). Anyone who knows the key can end the endpoint's
+    /// connections. Default: none, and the endpoint sends no resets; it recognises resets from
+    /// peers in any case.
     pub reset_key: Option<[u8; 32]>,
     /// Whether connections begin with a validated address if an earlier one to the same server did
     /// (RFC 9000, section 8.1.3): servers give their clients a token for the next connection, and
-    /// clients keep tokens in memory and present them when they connect to the same name and address
-    /// again. It saves them a round trip while the server asks others to prove their address. A server
-    /// with a [`reset_key`](Self::reset_key) accepts its tokens after a restart, too. A token is valid
-    /// for a day and for one connection. By it a server recognises a client that has changed its
-    /// address; one that does not want that sets this to false. Default: true.
+    /// clients keep tokens in memory and present them when they connect to the same name and
+    /// address again. This saves such clients a round trip while the server validates the addresses
+    /// of others. A server with a [`reset_key`](Self::reset_key) accepts its tokens after a
+    /// restart, too. A token is valid for a day and for one connection. The token lets a server
+    /// recognise a client that has changed its address; set this to false where that is unwanted.
+    /// Default: true.
     pub address_tokens: bool,
-    /// When a client must prove, before its connection begins, that it receives packets at its
-    /// address. Default: while half of [`half_open_max`](Self::half_open_max) is used.
+    /// Condition under which a client must prove, before its connection begins, that it receives
+    /// packets at its address. Default: while half of [`half_open_max`](Self::half_open_max) is
+    /// used.
     pub address_validation: AddressValidation,
-    /// The maximum number of clients, for each thread that serves connections, that wait for a decision
-    /// of the application before their handshake: see
-    /// [`Endpoint::accept_incoming`](crate::Endpoint::accept_incoming). Further clients are refused. A
-    /// client waits for [`TransportConfig::handshake_timeout`] at most, and is refused then.
-    /// While this is not zero, [`address_validation`](Self::address_validation) has no effect: the
-    /// application decides by [`Incoming::retry`](crate::Incoming::retry). Default: zero, which begins
-    /// handshakes without asking.
+    /// Maximum number of clients, for each thread that serves connections, that wait for the
+    /// application's decision before their handshake: see
+    /// [`Endpoint::accept_incoming`](crate::Endpoint::accept_incoming). Further clients are
+    /// refused. A client waits for at most [`TransportConfig::handshake_timeout`] and is then
+    /// refused. While this is not zero, [`address_validation`](Self::address_validation) has no
+    /// effect: the application decides by [`Incoming::retry`](crate::Incoming::retry). Default:
+    /// zero, which begins handshakes without asking.
     pub incoming_max: usize,
     /// Whether [`accept`](crate::Endpoint::accept) returns the connection of a client as soon as a
     /// stream of it has arrived in 0-RTT. It matters only if
@@ -73,12 +75,13 @@ pub struct EndpointConfig {
     /// ([`max_early_data_size`](rustls::ServerConfig::max_early_data_size) of `u32::MAX`, sessions
     /// in memory, no ticketer).
     ///
-    /// The application then gets requests, and may answer them, before the client has shown that it
-    /// is there: ask [`RecvStream::may_be_replayed`](crate::RecvStream::may_be_replayed) before you
-    /// do what must not be done twice. [`Connection::peer_identity`](crate::Connection::peer_identity)
-    /// is empty until [`Connection::connected`](crate::Connection::connected). Default: false; the
-    /// connection is returned when the handshake is complete, so that a replayed first flight never
-    /// reaches the application, and a request in 0-RTT is answered no sooner than another.
+    /// The application then receives requests, and may answer them, before the client has proved
+    /// its presence: check [`RecvStream::may_be_replayed`](crate::RecvStream::may_be_replayed)
+    /// before any action that must not happen twice.
+    /// [`Connection::peer_identity`](crate::Connection::peer_identity) is empty until
+    /// [`Connection::connected`](crate::Connection::connected). Default: false; the connection is
+    /// returned when the handshake is complete, so that a replayed first flight never reaches the
+    /// application, and a request in 0-RTT is answered no sooner than any other.
     pub accepts_early: bool,
     /// The maximum number of connections at a time, including closing ones; further ones are
     /// refused. Default: 1024.
@@ -98,7 +101,9 @@ pub struct EndpointConfig {
     /// core while packets come in such intervals. Other threads run meanwhile, and for 200 ms after one
     /// that computes the thread sleeps at once. Default: zero, which sleeps at once.
     pub busy_poll: Duration,
-    /// What the first thread that serves connections does besides when a descriptor is readable. Default: nothing.
+    /// Handler that the first thread serving connections calls when the descriptor of the handler is
+    /// readable.
+    /// Default: nothing.
     pub event_handler: Option<Arc<dyn EventHandler>>,
     /// Whether to measure processor time per stage, for
     /// [`Endpoint::costs`](crate::Endpoint::costs). Default: false.
@@ -132,13 +137,13 @@ impl Default for EndpointConfig {
 }
 
 impl EndpointConfig {
-    /// The default configuration with one socket bound to `address`.
+    /// Returns the default configuration with one socket bound to `address`.
     pub fn at(address: SocketAddr) -> Self {
         Self { sockets: vec![UdpSocketOptions::new(address)], ..Self::default() }
     }
 
-    /// The default configuration with one socket on the IPv4 loopback address, at a port that the
-    /// system chooses.
+    /// Returns the default configuration with one socket on the IPv4 loopback address, at a port
+    /// that the system chooses.
     pub fn loopback() -> Self {
         Self::at(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0))
     }

@@ -21,8 +21,8 @@ use crate::stream::{RecvStream, SendStream};
 
 /// A connection to a peer, encrypted and authenticated.
 ///
-/// Clones are the same connection, and its streams count as clones: when the last of them is
-/// dropped, the connection is closed with code 0, at once. To close without losing data,
+/// Clones refer to the same connection, and its streams count as clones: when the last of them is
+/// dropped, the connection closes immediately with code 0. To close without losing data,
 /// [`finish`](SendStream::finish) the streams and wait until the peer has received them
 /// ([`wait_finished`](SendStream::wait_finished)), or for its answer.
 ///
@@ -90,10 +90,10 @@ impl Connection {
         self.handle.set_path_backup(path, is_backup)
     }
 
-    /// The next event of the connection's paths, in the order in which they happened: a path is
-    /// opened, its state changes, a requested path waits or is refused. A connection without the
-    /// multipath extension reports refusals and migrations only. If the application does not take
-    /// them, the newest 256 are kept.
+    /// Returns the next event of the connection's paths, in the order in which they happened: a
+    /// path is opened, its state changes, a requested path waits or is refused. A connection
+    /// without the multipath extension reports refusals and migrations only. If the application
+    /// does not take them, the newest 256 are kept.
     ///
     /// # Errors
     /// If the connection is closed and all events were taken.
@@ -101,18 +101,19 @@ impl Connection {
         self.wait(|waker| self.handle.poll_path_event(waker)).unwrap_or(Err(GONE))
     }
 
-    /// As [`next_path_event`](Self::next_path_event); `None` if there is none within `timeout`.
+    /// Like [`next_path_event`](Self::next_path_event), but returns `None` if there is none within
+    /// `timeout`.
     ///
     /// # Errors
-    /// As [`next_path_event`](Self::next_path_event).
+    /// Same errors as [`next_path_event`](Self::next_path_event).
     pub fn next_path_event_timeout(&self, timeout: Duration) -> Result<Option<PathEvent>, Closed> {
         self.wait_for(timeout, |waker| self.handle.poll_path_event(waker)).transpose()
     }
 
-    /// As [`next_path_event`](Self::next_path_event).
+    /// Asynchronous form of [`next_path_event`](Self::next_path_event).
     ///
     /// # Errors
-    /// As [`next_path_event`](Self::next_path_event).
+    /// Same errors as [`next_path_event`](Self::next_path_event).
     pub async fn next_path_event_async(&self) -> Result<PathEvent, Closed> {
         self.can_async()?;
         poll_fn(|context| self.handle.poll_path_event(context.waker())).await
@@ -120,9 +121,9 @@ impl Connection {
 
     // ── Classes of service ───────────────────────────────────────────────────────────────────────────────────────────
 
-    /// Connections with a higher priority are served first where they share a processor; equal ones
-    /// take turns. The default is 0. Connections with a lower priority get one turn in nine, so
-    /// each gets a share.
+    /// Sets the priority of this connection. Connections with a higher priority are served first
+    /// where they share a processor; those of equal priority take turns. The default is 0.
+    /// Connections with a lower priority get one turn in nine, so each gets a share.
     ///
     /// # Errors
     /// If the connection is closed.
@@ -150,42 +151,42 @@ impl Connection {
         self.opened(self.handle.open(Dir::Bi)).map(both)
     }
 
-    /// As [`open_bi`](Self::open_bi).
+    /// Asynchronous form of [`open_bi`](Self::open_bi).
     ///
     /// # Errors
-    /// As [`open_bi`](Self::open_bi).
+    /// Same errors as [`open_bi`](Self::open_bi).
     pub async fn open_bi_async(&self) -> Result<(SendStream, RecvStream), OpenError> {
         self.opened_async(self.handle.open(Dir::Bi)).await.map(both)
     }
 
-    /// Opens a bidirectional stream for a request that may be repeated without harm: **an attacker
-    /// may deliver it to the server again, and the server does what it asks for each time.**
+    /// Opens a bidirectional stream for an idempotent request: **an attacker may deliver it to the
+    /// server again, and the server executes each copy.**
     ///
-    /// On a connection of [`Endpoint::connect_early`](crate::Endpoint::connect_early) whose handshake
-    /// is in progress, the request leaves in 0-RTT if that is possible. Otherwise this waits for the
-    /// handshake. If the server does not take it, the sides of the stream fail with
+    /// On a connection of [`Endpoint::connect_early`](crate::Endpoint::connect_early) whose
+    /// handshake is in progress, the request leaves in 0-RTT if that is possible. Otherwise this
+    /// waits for the handshake. If the server rejects it, both sides of the stream fail with
     /// [`WriteError::EarlyRejected`](crate::WriteError::EarlyRejected) and
-    /// [`ReadError::EarlyRejected`](crate::ReadError::EarlyRejected): open another stream then, and
-    /// ask again.
+    /// [`ReadError::EarlyRejected`](crate::ReadError::EarlyRejected): send the request again on
+    /// another stream.
     ///
     /// # Errors
-    /// As [`open_bi`](Self::open_bi).
+    /// Same errors as [`open_bi`](Self::open_bi).
     pub fn open_bi_early(&self) -> Result<(SendStream, RecvStream), OpenError> {
         self.opened(self.handle.open_early(Dir::Bi)).map(both)
     }
 
-    /// As [`open_bi_early`](Self::open_bi_early).
+    /// Asynchronous form of [`open_bi_early`](Self::open_bi_early).
     ///
     /// # Errors
-    /// As [`open_bi`](Self::open_bi).
+    /// Same errors as [`open_bi`](Self::open_bi).
     pub async fn open_bi_early_async(&self) -> Result<(SendStream, RecvStream), OpenError> {
         self.opened_async(self.handle.open_early(Dir::Bi)).await.map(both)
     }
 
-    /// Waits until the handshake is complete: the peer is authenticated, and no one replays what it
-    /// sends from now on. At once unless the connection is of
-    /// [`Endpoint::connect_early`](crate::Endpoint::connect_early) or was
-    /// [accepted early](crate::EndpointConfig::accepts_early).
+    /// Waits until the handshake is complete: the peer is authenticated, and its later data cannot
+    /// be replayed. Returns at once unless the connection was made with
+    /// [`Endpoint::connect_early`](crate::Endpoint::connect_early) or was [accepted
+    /// early](crate::EndpointConfig::accepts_early).
     ///
     /// # Errors
     /// If the connection ended before.
@@ -193,10 +194,10 @@ impl Connection {
         self.wait(|waker| self.handle.poll_connected(waker)).unwrap_or(Err(GONE))
     }
 
-    /// As [`connected`](Self::connected).
+    /// Asynchronous form of [`connected`](Self::connected).
     ///
     /// # Errors
-    /// As [`connected`](Self::connected).
+    /// Same errors as [`connected`](Self::connected).
     pub async fn connected_async(&self) -> Result<(), Closed> {
         self.can_async()?;
         poll_fn(|context| self.handle.poll_connected(context.waker())).await
@@ -205,20 +206,20 @@ impl Connection {
     /// Opens a unidirectional stream to the peer; waits while the peer allows no more streams.
     ///
     /// # Errors
-    /// As [`open_bi`](Self::open_bi).
+    /// Same errors as [`open_bi`](Self::open_bi).
     pub fn open_uni(&self) -> Result<SendStream, OpenError> {
         self.opened(self.handle.open(Dir::Uni)).map(|(send, _)| SendStream::new(send))
     }
 
-    /// As [`open_uni`](Self::open_uni).
+    /// Asynchronous form of [`open_uni`](Self::open_uni).
     ///
     /// # Errors
-    /// As [`open_bi`](Self::open_bi).
+    /// Same errors as [`open_bi`](Self::open_bi).
     pub async fn open_uni_async(&self) -> Result<SendStream, OpenError> {
         self.opened_async(self.handle.open(Dir::Uni)).await.map(|(send, _)| SendStream::new(send))
     }
 
-    /// The peer's next bidirectional stream, in the order in which it opened them.
+    /// Returns the peer's next bidirectional stream, in the order in which it opened them.
     ///
     /// # Errors
     /// If the connection is closed.
@@ -227,7 +228,8 @@ impl Connection {
         accepted.unwrap_or(Err(AcceptStreamError::ConnectionClosed(GONE)))
     }
 
-    /// As [`accept_bi`](Self::accept_bi); `None` if no stream arrives within `timeout`.
+    /// Like [`accept_bi`](Self::accept_bi), but returns `None` if no stream arrives within
+    /// `timeout`.
     ///
     /// # Errors
     /// If the connection is closed.
@@ -235,7 +237,7 @@ impl Connection {
         self.wait_for(timeout, |waker| self.poll_accept_bi(waker)).transpose()
     }
 
-    /// As [`accept_bi`](Self::accept_bi).
+    /// Asynchronous form of [`accept_bi`](Self::accept_bi).
     ///
     /// # Errors
     /// If the connection is closed.
@@ -248,8 +250,8 @@ impl Connection {
         self.handle.poll_accept_bi(waker).map_ok(|(send, recv)| (SendStream::new(send), RecvStream::new(recv)))
     }
 
-    /// The peer's next unidirectional stream, in the order in which it opened them. The first call
-    /// on a connection decides that they are not messages: from then on
+    /// Returns the peer's next unidirectional stream, in the order in which it opened them. The
+    /// first call on a connection decides that they are not messages: from then on
     /// [`recv_message`](Self::recv_message) fails.
     ///
     /// # Errors
@@ -259,19 +261,20 @@ impl Connection {
         accepted.unwrap_or(Err(AcceptStreamError::ConnectionClosed(GONE))).map(RecvStream::new)
     }
 
-    /// As [`accept_uni`](Self::accept_uni); `None` if no stream arrives within `timeout`.
+    /// Like [`accept_uni`](Self::accept_uni), but returns `None` if no stream arrives within
+    /// `timeout`.
     ///
     /// # Errors
-    /// As [`accept_uni`](Self::accept_uni).
+    /// Same errors as [`accept_uni`](Self::accept_uni).
     pub fn accept_uni_timeout(&self, timeout: Duration) -> Result<Option<RecvStream>, AcceptStreamError> {
         let accepted = self.wait_for(timeout, |waker| self.handle.poll_accept_uni(waker));
         Ok(accepted.transpose()?.map(RecvStream::new))
     }
 
-    /// As [`accept_uni`](Self::accept_uni).
+    /// Asynchronous form of [`accept_uni`](Self::accept_uni).
     ///
     /// # Errors
-    /// As [`accept_uni`](Self::accept_uni).
+    /// Same errors as [`accept_uni`](Self::accept_uni).
     pub async fn accept_uni_async(&self) -> Result<RecvStream, AcceptStreamError> {
         self.can_async().map_err(AcceptStreamError::ConnectionClosed)?;
         poll_fn(|context| self.handle.poll_accept_uni(context.waker())).await.map(RecvStream::new)
@@ -289,32 +292,34 @@ impl Connection {
         self.handle.send_datagram(data)
     }
 
-    /// As [`send_datagram`](Self::send_datagram), on certain paths, such as a copy on each of two, so that
-    /// it arrives also if one of them fails. On those paths, or on any, it passes datagrams that were sent
-    /// before.
+    /// Sends a datagram like [`send_datagram`](Self::send_datagram), on certain paths, for example
+    /// one copy on each of two paths, so that it arrives even if one path fails. The datagram
+    /// overtakes earlier ones on those paths, or on any path.
     ///
     /// # Errors
-    /// As [`send_datagram`](Self::send_datagram).
+    /// Same errors as [`send_datagram`](Self::send_datagram).
     pub fn send_datagram_on(&self, data: Bytes, paths: DatagramPaths) -> Result<(), DatagramError> {
         self.handle.send_datagram_on(data, paths)
     }
 
-    /// Sends datagrams from the front of `batch` and takes them out, as many as the queue takes; waits
-    /// while it is full. The driver is notified once. Returns the number sent, which is zero only if
-    /// `batch` is empty.
+    /// Sends datagrams from the front of `batch` and removes them, until the queue is full; waits
+    /// while it is full. The driver is notified once. Returns the number sent, which is zero only
+    /// if `batch` is empty.
     ///
     /// # Errors
-    /// As [`send_datagram`](Self::send_datagram), for the datagram in front. A full queue is no error.
+    /// Same errors as [`send_datagram`](Self::send_datagram), for the datagram in front. A full
+    /// queue is not an error.
     pub fn send_datagrams(&self, batch: &mut VecDeque<Bytes>) -> Result<usize, DatagramError> {
         let sent = self.wait(|waker| self.handle.poll_send_datagrams(batch, waker));
         sent.unwrap_or(Err(DatagramError::ConnectionClosed(GONE)))
     }
 
-    /// As [`send_datagrams`](Self::send_datagrams), without waiting: if the queue is full, `waker` is
-    /// called when half of it is free. Not for the placement `inline`.
+    /// Sends datagrams like [`send_datagrams`](Self::send_datagrams) without waiting: if the queue
+    /// is full, `waker` is called when half of it is free. Not available under
+    /// [`Placement::Inline`](crate::Placement::Inline).
     ///
     /// # Errors
-    /// As [`send_datagrams`](Self::send_datagrams).
+    /// Same errors as [`send_datagrams`](Self::send_datagrams).
     pub fn poll_send_datagrams(
         &self,
         batch: &mut VecDeque<Bytes>,
@@ -323,12 +328,13 @@ impl Connection {
         self.handle.poll_send_datagrams(batch, waker)
     }
 
-    /// As [`poll_send_datagrams`](Self::poll_send_datagrams), all on one path and in this order: for a flow that
-    /// must not be divided, or whose receiver takes late packets for lost ones. Each path has a queue of its
-    /// own. If the path does not work, or stops working before they have left, they take any other.
+    /// Sends datagrams like [`poll_send_datagrams`](Self::poll_send_datagrams), all on one path and
+    /// in this order: for a flow that must not be split, or whose receiver treats late packets as
+    /// lost. Each path has a queue of its own. If the path does not work, or fails before they have
+    /// left, they use any other path.
     ///
     /// # Errors
-    /// As [`send_datagrams`](Self::send_datagrams).
+    /// Same errors as [`send_datagrams`](Self::send_datagrams).
     pub fn poll_send_datagrams_on(
         &self,
         batch: &mut VecDeque<Bytes>,
@@ -338,34 +344,36 @@ impl Connection {
         self.handle.poll_send_datagrams_on(batch, path, waker)
     }
 
-    /// Appends the datagrams that were received to `out`, the oldest first; waits for one. Returns
-    /// their number, at least one.
+    /// Appends the received datagrams to `out`, oldest first; waits for at least one. Returns their
+    /// number, at least one.
     ///
     /// # Errors
-    /// As [`recv_datagram`](Self::recv_datagram).
+    /// Same errors as [`recv_datagram`](Self::recv_datagram).
     pub fn recv_datagrams(&self, out: &mut Vec<ReceivedDatagram>) -> Result<usize, Closed> {
         self.wait(|waker| self.handle.poll_recv_datagrams(out, waker)).unwrap_or(Err(GONE))
     }
 
-    /// As [`recv_datagrams`](Self::recv_datagrams). Nothing is lost if the future is dropped.
+    /// Asynchronous form of [`recv_datagrams`](Self::recv_datagrams). Nothing is lost if the future
+    /// is dropped.
     ///
     /// # Errors
-    /// As [`recv_datagram`](Self::recv_datagram).
+    /// Same errors as [`recv_datagram`](Self::recv_datagram).
     pub async fn recv_datagrams_async(&self, out: &mut Vec<ReceivedDatagram>) -> Result<usize, Closed> {
         self.can_async()?;
         poll_fn(|context| self.handle.poll_recv_datagrams(out, context.waker())).await
     }
 
-    /// As [`recv_datagrams`](Self::recv_datagrams); zero if no datagram arrives within `timeout`.
+    /// Like [`recv_datagrams`](Self::recv_datagrams), but returns zero if no datagram arrives
+    /// within `timeout`.
     ///
     /// # Errors
-    /// As [`recv_datagram`](Self::recv_datagram).
+    /// Same errors as [`recv_datagram`](Self::recv_datagram).
     pub fn recv_datagrams_timeout(&self, out: &mut Vec<ReceivedDatagram>, timeout: Duration) -> Result<usize, Closed> {
         self.wait_for(timeout, |waker| self.handle.poll_recv_datagrams(out, waker)).unwrap_or(Ok(0))
     }
 
-    /// The oldest datagram received. If the application does not read them, newer datagrams replace
-    /// older ones.
+    /// Returns the oldest datagram received. If the application does not read them, newer datagrams
+    /// replace older ones.
     ///
     /// # Errors
     /// If the connection is closed and all datagrams were read.
@@ -373,30 +381,32 @@ impl Connection {
         self.wait(|waker| self.handle.poll_recv_datagram(waker)).unwrap_or(Err(GONE))
     }
 
-    /// As [`recv_datagram`](Self::recv_datagram); `None` if no datagram arrives within `timeout`.
+    /// Like [`recv_datagram`](Self::recv_datagram), but returns `None` if no datagram arrives
+    /// within `timeout`.
     ///
     /// # Errors
-    /// As [`recv_datagram`](Self::recv_datagram).
+    /// Same errors as [`recv_datagram`](Self::recv_datagram).
     pub fn recv_datagram_timeout(&self, timeout: Duration) -> Result<Option<Bytes>, Closed> {
         self.wait_for(timeout, |waker| self.handle.poll_recv_datagram(waker)).transpose()
     }
 
-    /// As [`recv_datagram`](Self::recv_datagram).
+    /// Asynchronous form of [`recv_datagram`](Self::recv_datagram).
     ///
     /// # Errors
-    /// As [`recv_datagram`](Self::recv_datagram).
+    /// Same errors as [`recv_datagram`](Self::recv_datagram).
     pub async fn recv_datagram_async(&self) -> Result<Bytes, Closed> {
         self.can_async()?;
         poll_fn(|context| self.handle.poll_recv_datagram(context.waker())).await
     }
 
-    /// Of the datagrams that were sent on any path, or in line on this one, how many have left this side. It may
-    /// be late by as many as leave at a time.
+    /// Returns how many of the datagrams sent on any path, or pinned to this one, have left this
+    /// side. The count may lag by one batch.
     pub fn datagrams_departed(&self, path: Option<PathId>) -> u64 {
         self.handle.datagrams_departed(path)
     }
 
-    /// The most bytes a datagram may have now; none if the peer takes none.
+    /// Returns the maximum length of a datagram now in bytes; `None` if the peer accepts no
+    /// datagrams.
     pub fn datagram_len_max(&self) -> Option<usize> {
         self.handle.datagram_len_max()
     }
@@ -416,33 +426,33 @@ impl Connection {
         sent.unwrap_or(Err(MessageError::ConnectionClosed(GONE)))
     }
 
-    /// As [`send_message`](Self::send_message).
+    /// Asynchronous form of [`send_message`](Self::send_message).
     ///
     /// # Errors
-    /// As [`send_message`](Self::send_message).
+    /// Same errors as [`send_message`](Self::send_message).
     pub async fn send_message_async(&self, message: Bytes) -> Result<(), MessageError> {
         self.can_async().map_err(MessageError::ConnectionClosed)?;
         let mut message = Some(message);
         poll_fn(|context| self.handle.poll_send_message(&mut message, context.waker())).await
     }
 
-    /// As [`send_message`](Self::send_message), with a class: messages with a higher priority are
-    /// sent before others, including those already queued; a rate applies to each message
-    /// separately; and a message can be restricted to paths. An urgent message is queued even where
-    /// 4 MiB of less urgent ones are.
+    /// Sends a message like [`send_message`](Self::send_message), with a class: messages with a
+    /// higher priority are sent before others, including those already queued; a rate applies to
+    /// each message separately; and a message can be restricted to paths. An urgent message is
+    /// queued even while 4 MiB of less urgent ones are waiting.
     ///
     /// # Errors
-    /// As [`send_message`](Self::send_message).
+    /// Same errors as [`send_message`](Self::send_message).
     pub fn send_message_as(&self, message: Bytes, class: &Class) -> Result<(), MessageError> {
         let mut message = Some(message);
         let sent = self.wait(|waker| self.handle.poll_send_message_as(&mut message, class, waker));
         sent.unwrap_or(Err(MessageError::ConnectionClosed(GONE)))
     }
 
-    /// As [`send_message_as`](Self::send_message_as).
+    /// Asynchronous form of [`send_message_as`](Self::send_message_as).
     ///
     /// # Errors
-    /// As [`send_message`](Self::send_message).
+    /// Same errors as [`send_message`](Self::send_message).
     pub async fn send_message_as_async(&self, message: Bytes, class: &Class) -> Result<(), MessageError> {
         self.can_async().map_err(MessageError::ConnectionClosed)?;
         let mut message = Some(message);
@@ -457,17 +467,17 @@ impl Connection {
         self.wait(|waker| self.handle.poll_messages_flushed(waker)).unwrap_or(Err(GONE))
     }
 
-    /// As [`flush_messages`](Self::flush_messages).
+    /// Asynchronous form of [`flush_messages`](Self::flush_messages).
     ///
     /// # Errors
-    /// As [`flush_messages`](Self::flush_messages).
+    /// Same errors as [`flush_messages`](Self::flush_messages).
     pub async fn flush_messages_async(&self) -> Result<(), Closed> {
         self.can_async()?;
         poll_fn(|context| self.handle.poll_messages_flushed(context.waker())).await
     }
 
-    /// The next message, in the order in which messages became complete. The first call on a
-    /// connection makes the peer's unidirectional streams messages: from then on
+    /// Returns the next message, in the order in which messages became complete. The first call on
+    /// a connection makes the peer's unidirectional streams messages: from then on
     /// [`accept_uni`](Self::accept_uni) fails. A message longer than `message_len_max` is refused
     /// and not reported.
     ///
@@ -478,18 +488,19 @@ impl Connection {
         message.unwrap_or(Err(MessageError::ConnectionClosed(GONE)))
     }
 
-    /// As [`recv_message`](Self::recv_message); `None` if no message arrives within `timeout`.
+    /// Like [`recv_message`](Self::recv_message), but returns `None` if no message arrives within
+    /// `timeout`.
     ///
     /// # Errors
-    /// As [`recv_message`](Self::recv_message).
+    /// Same errors as [`recv_message`](Self::recv_message).
     pub fn recv_message_timeout(&self, timeout: Duration) -> Result<Option<Bytes>, MessageError> {
         self.wait_for(timeout, |waker| self.handle.poll_recv_message(waker)).transpose()
     }
 
-    /// As [`recv_message`](Self::recv_message).
+    /// Asynchronous form of [`recv_message`](Self::recv_message).
     ///
     /// # Errors
-    /// As [`recv_message`](Self::recv_message).
+    /// Same errors as [`recv_message`](Self::recv_message).
     pub async fn recv_message_async(&self) -> Result<Bytes, MessageError> {
         self.can_async().map_err(MessageError::ConnectionClosed)?;
         poll_fn(|context| self.handle.poll_recv_message(context.waker())).await
@@ -508,12 +519,13 @@ impl Connection {
         self.wait(|waker| self.handle.poll_closed(waker)).unwrap_or(GONE)
     }
 
-    /// As [`closed`](Self::closed); `None` if the connection is still open after `timeout`.
+    /// Like [`closed`](Self::closed), but returns `None` if the connection is still open after
+    /// `timeout`.
     pub fn closed_timeout(&self, timeout: Duration) -> Option<Closed> {
         self.wait_for(timeout, |waker| self.handle.poll_closed(waker))
     }
 
-    /// As [`closed`](Self::closed).
+    /// Asynchronous form of [`closed`](Self::closed).
     pub async fn closed_async(&self) -> Closed {
         match self.can_async() {
             Ok(()) => poll_fn(|context| self.handle.poll_closed(context.waker())).await,
@@ -521,15 +533,15 @@ impl Connection {
         }
     }
 
-    /// The reason why the connection is closed; `None` while it is open.
+    /// Returns the reason why the connection is closed; `None` while it is open.
     pub fn close_reason(&self) -> Option<Closed> {
         self.handle.closed()
     }
 
     // ── State ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    /// A snapshot of the connection's state; after the connection closed, the last one. Waits some
-    /// microseconds for the engine to answer.
+    /// Returns a snapshot of the connection's state; after the connection closed, the last one.
+    /// Waits some microseconds for the engine to answer.
     ///
     /// # Panics
     /// Never: an established connection always has a state.
@@ -537,8 +549,8 @@ impl Connection {
         self.handle.stats().expect("an established connection always has a state")
     }
 
-    /// The peer's certificate chain, leaf first, as TLS has authenticated it; or its raw public key
-    /// (RFC 7250), alone. Empty if the peer presented none. See
+    /// Returns the peer's certificate chain, leaf first, as authenticated by TLS; or its raw public
+    /// key (RFC 7250) alone. Empty if the peer presented none. See
     /// [`peer_public_key`](crate::identity::peer_public_key).
     pub fn peer_identity(&self) -> Vec<CertificateDer<'static>> {
         self.handle.peer_identity().into_iter().map(CertificateDer::from).collect()
@@ -553,26 +565,27 @@ impl Connection {
         self.handle.export_keying_material(label, context, out)
     }
 
-    /// Which of the processors of [`Placement::Connection`](crate::Placement::Connection) serves
-    /// the connection, counted from 0; 0 under the other placements. The connecting side may choose
-    /// it ([`ConnectOptions`](crate::ConnectOptions)); for an accepted connection the operating
-    /// system chooses it.
+    /// Returns the index, from 0, of the processor of
+    /// [`Placement::Connection`](crate::Placement::Connection) that serves the connection; 0 under
+    /// the other placements. The connecting side may choose it
+    /// ([`ConnectOptions`](crate::ConnectOptions)); for an accepted connection the operating system
+    /// chooses it.
     pub fn processor(&self) -> usize {
         self.handle.processor()
     }
 
-    /// The local address of this connection if the operating system reports it, otherwise the
-    /// address that the socket is bound to.
+    /// Returns the local address of this connection if the operating system reports it, otherwise
+    /// the address that the socket is bound to.
     pub fn local_addr(&self) -> SocketAddr {
         self.handle.local_addr()
     }
 
-    /// The peer's address.
+    /// Returns the peer's address.
     pub fn remote_addr(&self) -> SocketAddr {
         self.handle.remote_addr()
     }
 
-    /// Whether this side is the client or the server.
+    /// Returns whether this side is the client or the server.
     pub fn side(&self) -> Side {
         self.handle.side()
     }

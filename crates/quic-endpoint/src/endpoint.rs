@@ -1,4 +1,4 @@
-//! Endpoints: sockets, and how connections are made.
+//! Endpoints: sockets, and the creation of connections.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -59,18 +59,18 @@ impl From<BindError> for io::Error {
     }
 }
 
-/// Errors of connecting: the same reasons for which connections end.
+/// Errors of connecting: the reasons for which connections end.
 pub type ConnectError = Closed;
 
 /// A set of UDP sockets and the connections on them.
 ///
-/// Shared by reference or in an [`Arc`]. Dropping it closes every connection with code 0, waits
+/// Share it by reference or in an [`Arc`]. Dropping it closes every connection with code 0, waits
 /// until the close frames are sent (at most a second) and ends its threads; unacknowledged data is
 /// lost.
 pub struct Endpoint {
     engine: Engine,
-    /// Of the sockets that this endpoint has opened, those of the first processor first; empty if it
-    /// was started on existing ones.
+    /// Switches of the sockets that this endpoint opened, first processor first; empty if it was
+    /// started on existing sockets.
     switches: Vec<SocketSwitch>,
 }
 
@@ -90,8 +90,8 @@ impl Endpoint {
         let mut switches = Vec::with_capacity(options.len() * drivers);
         for _ in 0..drivers {
             for options in &mut options {
-                // Clients connect to one port, whichever processor serves them. A connecting
-                // endpoint has one port for each processor.
+                // Clients connect to one port, regardless of the processor that serves them. A
+                // connecting endpoint has one port for each processor.
                 options.reuse_port |= accepts && drivers > 1;
                 let socket = UdpSocket::open(options).map_err(BindError::Socket)?;
                 report_buffers(&socket, options);
@@ -143,11 +143,11 @@ impl Endpoint {
         Ok(Self { engine, switches: Vec::new() })
     }
 
-    /// Opens the socket with this index in [`EndpointConfig::sockets`] again, with other options: on
-    /// another address, port or device. Connections continue. A server follows a client whose
-    /// address changes; a client does not follow a server, so a server must keep its address.
-    /// Under [`Placement::Connection`] the socket of each processor is opened again. Returns the new
-    /// address; [`local_addrs`](Self::local_addrs) keeps that of the start.
+    /// Opens the socket with this index in [`EndpointConfig::sockets`] again, with other options:
+    /// on another address, port or device. Connections continue. A server follows a client whose
+    /// address changes; a client does not follow a server, so a server must keep its address. Under
+    /// [`Placement::Connection`] the socket of each processor is opened again. Returns the new
+    /// address; [`local_addrs`](Self::local_addrs) keeps the original one.
     ///
     /// # Errors
     /// If there is no such socket, the endpoint was started on existing sockets
@@ -186,10 +186,12 @@ impl Endpoint {
         self.connect_with(&ConnectOptions::default(), remote, server_name, tls)
     }
 
-    /// As [`connect`](Self::connect), with a processor, a priority and a rate for the connection.
+    /// Connects like [`connect`](Self::connect), with a processor, a priority and a rate for the
+    /// connection.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect), and if there is no such socket or processor.
+    /// Same errors as [`connect`](Self::connect); also fails if there is no such socket or
+    /// processor.
     pub fn connect_with(
         &self,
         options: &ConnectOptions,
@@ -200,12 +202,12 @@ impl Endpoint {
         self.connected(self.begin(options, remote, server_name, tls)?)
     }
 
-    /// As [`connect`](Self::connect), from the socket with this index in
+    /// Connects like [`connect`](Self::connect), from the socket with this index in
     /// [`EndpointConfig::sockets`]. Its path is the first one of a connection that may open more
     /// ([`Connection::open_path`]).
     ///
     /// # Errors
-    /// As [`connect`](Self::connect), and if there is no such socket.
+    /// Same errors as [`connect`](Self::connect); also fails if there is no such socket.
     pub fn connect_from(
         &self,
         socket: usize,
@@ -220,14 +222,14 @@ impl Endpoint {
     /// [`Connection::open_bi_early`]. Everything else on it waits for the handshake, which
     /// [`Connection::connected`] reports.
     ///
-    /// 0-RTT takes a client configuration with
-    /// [`enable_early_data`](rustls::ClientConfig::enable_early_data), and an earlier connection with
-    /// the same configuration to a server that takes it. Configurations of
-    /// [`identity`](crate::identity) never have it: see there.
+    /// 0-RTT requires a client configuration with
+    /// [`enable_early_data`](rustls::ClientConfig::enable_early_data), and an earlier connection
+    /// with the same configuration to a server that accepts 0-RTT. Configurations of
+    /// [`identity`](crate::identity) never enable it: see there.
     ///
     /// # Errors
     /// If the configuration is invalid, the endpoint is closed, or there is no such socket or
-    /// processor. That the peer does not answer is an error of the connection.
+    /// processor. A peer that does not answer is an error of the connection, not of this call.
     pub fn connect_early(
         &self,
         options: &ConnectOptions,
@@ -244,11 +246,11 @@ impl Endpoint {
         Ok(Connection::new(handle))
     }
 
-    /// As [`connect`](Self::connect).
+    /// Asynchronous form of [`connect`](Self::connect).
     ///
     /// # Errors
-    /// As [`connect`](Self::connect), and under [`Placement::Inline`], which has no thread to run
-    /// it.
+    /// Same errors as [`connect`](Self::connect); also fails under [`Placement::Inline`], which has
+    /// no thread to run it.
     pub async fn connect_async(
         &self,
         remote: SocketAddr,
@@ -259,10 +261,10 @@ impl Endpoint {
         Self::connected_async(self.begin(&ConnectOptions::default(), remote, server_name, tls)?).await
     }
 
-    /// As [`connect_with`](Self::connect_with).
+    /// Asynchronous form of [`connect_with`](Self::connect_with).
     ///
     /// # Errors
-    /// As [`connect_with`](Self::connect_with); and under [`Placement::Inline`].
+    /// Same errors as [`connect_with`](Self::connect_with); also fails under [`Placement::Inline`].
     pub async fn connect_with_async(
         &self,
         options: &ConnectOptions,
@@ -274,10 +276,10 @@ impl Endpoint {
         Self::connected_async(self.begin(options, remote, server_name, tls)?).await
     }
 
-    /// As [`connect_from`](Self::connect_from).
+    /// Asynchronous form of [`connect_from`](Self::connect_from).
     ///
     /// # Errors
-    /// As [`connect_from`](Self::connect_from); and under [`Placement::Inline`].
+    /// Same errors as [`connect_from`](Self::connect_from); also fails under [`Placement::Inline`].
     pub async fn connect_from_async(
         &self,
         socket: usize,
@@ -305,8 +307,8 @@ impl Endpoint {
         self.engine.connect_with(options, remote, server_name, Arc::new(factory))
     }
 
-    /// The next incoming connection whose handshake is complete. Clients that fail the handshake
-    /// are not reported.
+    /// Returns the next incoming connection whose handshake is complete. Clients that fail the
+    /// handshake are not reported.
     ///
     /// # Errors
     /// If this endpoint has no `server_tls`, or is closed.
@@ -315,19 +317,19 @@ impl Endpoint {
         accepted.unwrap_or(Err(Closed::EndpointClosed))
     }
 
-    /// As [`accept`](Self::accept); `None` if no client connects within `timeout`.
+    /// Like [`accept`](Self::accept), but returns `None` if no client connects within `timeout`.
     ///
     /// # Errors
-    /// As [`accept`](Self::accept).
+    /// Same errors as [`accept`](Self::accept).
     pub fn accept_timeout(&self, timeout: Duration) -> Result<Option<Connection>, Closed> {
         let deadline = self.engine.now() + timeout.into();
         self.engine.block_on(Some(deadline), |waker| self.poll_accept(waker)).transpose()
     }
 
-    /// As [`accept`](Self::accept).
+    /// Asynchronous form of [`accept`](Self::accept).
     ///
     /// # Errors
-    /// As [`accept`](Self::accept); and under [`Placement::Inline`].
+    /// Same errors as [`accept`](Self::accept); also fails under [`Placement::Inline`].
     pub async fn accept_async(&self) -> Result<Connection, Closed> {
         not_inline(&self.engine)?;
         poll_fn(|context| self.poll_accept(context.waker())).await
@@ -337,10 +339,10 @@ impl Endpoint {
         self.engine.poll_accept(waker).map_ok(Connection::new)
     }
 
-    /// The next client that wants to connect, before the handshake, if
-    /// [`incoming_max`](EndpointConfig::incoming_max) is set: the application sees its address and accepts it,
-    /// refuses it, or lets it prove its address first. [`accept`](Self::accept) returns the connection
-    /// of an accepted client when the handshake is complete.
+    /// Returns the next client that wants to connect, before the handshake, if
+    /// [`incoming_max`](EndpointConfig::incoming_max) is set: the application sees its address and
+    /// accepts it, refuses it, or makes it prove its address first. [`accept`](Self::accept)
+    /// returns the connection of an accepted client when the handshake is complete.
     ///
     /// ```
     /// # use quic_endpoint::{Endpoint, EndpointConfig, identity::{self, KeyPair}};
@@ -377,65 +379,68 @@ impl Endpoint {
         incoming.unwrap_or(Err(Closed::EndpointClosed))
     }
 
-    /// As [`accept_incoming`](Self::accept_incoming); `None` if no client comes within `timeout`.
+    /// Like [`accept_incoming`](Self::accept_incoming), but returns `None` if no client comes
+    /// within `timeout`.
     ///
     /// # Errors
-    /// As [`accept_incoming`](Self::accept_incoming).
+    /// Same errors as [`accept_incoming`](Self::accept_incoming).
     pub fn accept_incoming_timeout(&self, timeout: Duration) -> Result<Option<Incoming>, Closed> {
         let deadline = self.engine.now() + timeout.into();
         self.engine.block_on(Some(deadline), |waker| self.engine.poll_incoming(waker)).transpose()
     }
 
-    /// As [`accept_incoming`](Self::accept_incoming).
+    /// Asynchronous form of [`accept_incoming`](Self::accept_incoming).
     ///
     /// # Errors
-    /// As [`accept_incoming`](Self::accept_incoming); and under [`Placement::Inline`].
+    /// Same errors as [`accept_incoming`](Self::accept_incoming); also fails under
+    /// [`Placement::Inline`].
     pub async fn accept_incoming_async(&self) -> Result<Incoming, Closed> {
         not_inline(&self.engine)?;
         poll_fn(|context| self.engine.poll_incoming(context.waker())).await
     }
 
-    /// The address of the first socket, with the port that the system chose.
+    /// Returns the address of the first socket, with the port that the system chose.
     pub fn local_addr(&self) -> SocketAddr {
         self.engine.local_addrs()[0]
     }
 
-    /// The addresses of all sockets, in the order of the configuration.
+    /// Returns the addresses of all sockets, in the order of the configuration.
     pub fn local_addrs(&self) -> &[SocketAddr] {
         self.engine.local_addrs()
     }
 
-    /// Processor time per stage of the thread that runs the protocol, since the start; `None`
-    /// unless the configuration sets [`measure`](EndpointConfig::measure). `litz profile` prints
-    /// these values.
+    /// Returns the processor time per stage of the thread that runs the protocol, since the start;
+    /// `None` unless the configuration sets [`measure`](EndpointConfig::measure). `litz profile`
+    /// prints these values.
     pub fn costs(&self) -> Option<Costs> {
         self.engine.costs()
     }
 
-    /// Counters of the worker threads; `None` under placements with one processor.
+    /// Returns counters of the worker threads; `None` under placements with one processor.
     pub fn worker_pool_stats(&self) -> Option<WorkerPoolStats> {
         self.engine.worker_pool_stats()
     }
 
-    /// Counters of the receiving thread; `None` unless the placement is [`Placement::Split`].
+    /// Returns counters of the receiving thread; `None` unless the placement is
+    /// [`Placement::Split`].
     pub fn receive_worker_stats(&self) -> Option<ReceiveWorkerStats> {
         self.engine.receive_worker_stats()
     }
 
-    /// The number of connections, including closing ones.
+    /// Returns the number of connections, including closing ones.
     pub fn connection_count(&self) -> usize {
         self.engine.connection_count()
     }
 
-    /// Waits until no connection exists: those that were closed have sent their close frames and
-    /// waited for late packets of the peer (RFC 9000, section 10.2). False if that takes longer than
-    /// `timeout`. Connections that are in use end only if a side closes them.
+    /// Waits until no connection exists: closed connections have sent their close frames and waited
+    /// for late packets of the peer (RFC 9000, section 10.2). Returns false if that takes longer
+    /// than `timeout`. Connections in use end only if a side closes them.
     pub fn wait_idle(&self, timeout: Duration) -> bool {
         let deadline = self.engine.now() + timeout.into();
         self.engine.block_on(Some(deadline), |waker| self.engine.poll_idle(waker)).is_some()
     }
 
-    /// As [`wait_idle`](Self::wait_idle), without a limit.
+    /// Waits like [`wait_idle`](Self::wait_idle), without a time limit.
     ///
     /// # Errors
     /// Under [`Placement::Inline`], which has no thread to run it.
@@ -445,8 +450,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Closes the endpoint, as dropping it does. Can be called from any thread: every call that
-    /// waits on the endpoint or its connections returns. Later calls do nothing.
+    /// Closes the endpoint, as dropping it does. Any thread may call it: every call that waits on
+    /// the endpoint or its connections returns. Later calls do nothing.
     pub fn close(&self) {
         self.engine.stop();
     }
@@ -468,8 +473,8 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// The duration of sealing a packet of 1440 bytes on this machine with the preferred cipher.
-/// Measured once, which takes some tens of microseconds.
+/// Returns the duration of sealing a packet of 1440 bytes on this machine with the preferred
+/// cipher. Measured once, which takes some tens of microseconds.
 fn seal_cost() -> Option<units::Duration> {
     static COST: OnceLock<Option<units::Duration>> = OnceLock::new();
     *COST.get_or_init(|| {

@@ -1,5 +1,6 @@
-//! Multipath QUIC for applications: endpoints over UDP sockets, connections, streams, and the identity of
-//! hosts. The library `litz` re-exports this crate and has the guide for its users.
+//! Multipath QUIC for applications: endpoints over UDP sockets, connections, streams, and the
+//! identity of hosts. The library `litz` re-exports this crate and contains the guide for its
+//! users.
 //!
 //! | module | content |
 //! |---|---|
@@ -42,5 +43,5 @@ pub use quic_driver::error::{
     AcceptStreamError, Closed, DatagramError, MessageError, OpenError, ReadError, WriteError,
 };
 pub use recovery::{Algorithm, CongestionSnapshot, RateCap};
-/// Durations, rates and sizes, as [`TransportConfig`] takes them.
+/// Durations, rates and sizes used by [`TransportConfig`].
 pub use units;

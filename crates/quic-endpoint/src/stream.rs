@@ -57,10 +57,10 @@ impl SendStream {
         self.wait(|handle, waker| handle.poll_write_chunk(&mut chunk, waker))
     }
 
-    /// As [`write_chunk`](Self::write_chunk).
+    /// Asynchronous form of [`write_chunk`](Self::write_chunk).
     ///
     /// # Errors
-    /// As [`write_chunk`](Self::write_chunk).
+    /// Same errors as [`write_chunk`](Self::write_chunk).
     pub async fn write_chunk_async(&mut self, chunk: Bytes) -> Result<(), WriteError> {
         self.connection().can_async().map_err(WriteError::ConnectionClosed)?;
         let mut chunk = Some(chunk);
@@ -83,17 +83,17 @@ impl SendStream {
         self.wait(SendHandle::poll_acknowledged)
     }
 
-    /// As [`wait_finished`](Self::wait_finished).
+    /// Asynchronous form of [`wait_finished`](Self::wait_finished).
     ///
     /// # Errors
-    /// As [`wait_finished`](Self::wait_finished).
+    /// Same errors as [`wait_finished`](Self::wait_finished).
     pub async fn wait_finished_async(&mut self) -> Result<(), WriteError> {
         self.connection().can_async().map_err(WriteError::ConnectionClosed)?;
         poll_fn(|context| self.handle.poll_acknowledged(context.waker())).await
     }
 
     /// Waits until the peer stops the stream, and returns its code; `None` if the peer has
-    /// acknowledged all data and the end of the stream instead. It need not be finished.
+    /// acknowledged all data and the end of the stream instead. The stream need not be finished.
     ///
     /// # Errors
     /// If this side has reset the stream, or the connection closed before.
@@ -101,10 +101,10 @@ impl SendStream {
         self.wait(SendHandle::poll_stopped)
     }
 
-    /// As [`stopped`](Self::stopped).
+    /// Asynchronous form of [`stopped`](Self::stopped).
     ///
     /// # Errors
-    /// As [`stopped`](Self::stopped).
+    /// Same errors as [`stopped`](Self::stopped).
     pub async fn stopped_async(&mut self) -> Result<Option<u64>, WriteError> {
         self.connection().can_async().map_err(WriteError::ConnectionClosed)?;
         poll_fn(|context| self.handle.poll_stopped(context.waker())).await
@@ -116,7 +116,8 @@ impl SendStream {
         self.handle.reset(code);
     }
 
-    /// Streams with a higher priority are sent first; equal ones take turns. The default is 0.
+    /// Sets the priority of this stream. Streams with a higher priority are sent first; streams of
+    /// equal priority take turns. The default is 0.
     pub fn set_priority(&mut self, priority: i32) {
         self.handle.set_priority(priority);
     }
@@ -130,9 +131,9 @@ impl SendStream {
 
     /// Restricts the stream to a set of paths; the default is all
     /// ([`Stats::paths`](crate::Stats::paths) has their identifiers). The restriction also applies
-    /// to retransmissions. If none of its paths works, the stream waits until one does, or until
-    /// another set is given. It applies to data that this side sends; the peer chooses the paths
-    /// for its own data.
+    /// to retransmissions. If none of its paths works, the stream waits until one does, or until it
+    /// gets another set. It applies to data that this side sends; the peer chooses the paths for
+    /// its own data.
     pub fn set_paths(&mut self, paths: PathSet) {
         self.handle.set_paths(paths);
     }
@@ -146,12 +147,12 @@ impl SendStream {
         self.handle.set_background(is_background);
     }
 
-    /// The stream identifier (RFC 9000, section 2.1).
+    /// Returns the stream identifier (RFC 9000, section 2.1).
     pub fn id(&self) -> StreamId {
         self.handle.id()
     }
 
-    /// The connection of the stream.
+    /// Returns the connection of the stream.
     pub fn connection(&self) -> Connection {
         Connection::new(self.handle.connection().clone())
     }
@@ -179,16 +180,16 @@ impl RecvStream {
         Self { handle }
     }
 
-    /// Whether data of this stream came in 0-RTT, so that an attacker may have sent it, once more or
-    /// instead of the client. True as well if the connection is closed. Waits for the endpoint's
+    /// Returns whether data of this stream arrived in 0-RTT, so that an attacker may have replayed
+    /// or forged it. Also returns true if the connection is closed. Waits for the endpoint's
     /// thread.
     pub fn may_be_replayed(&self) -> bool {
         self.handle.connection().may_be_replayed(self.handle.id())
     }
 
-    /// The next bytes, without copying them from the receive buffer; `None` at the end of the
-    /// stream, also on later calls. A chunk may keep 64 KiB of receive buffer allocated: copy data
-    /// that is kept for long.
+    /// Returns the next bytes, without copying them from the receive buffer; `None` at the end of
+    /// the stream, also on later calls. A chunk may keep 64 KiB of receive buffer allocated: copy
+    /// data that is kept for long.
     ///
     /// # Errors
     /// If the peer reset the stream, it was stopped, or the connection ended before the stream did.
@@ -197,30 +198,31 @@ impl RecvStream {
         Ok(self.handle.front_mut().next_piece())
     }
 
-    /// The next received bytes: all that are in one receive buffer, without a copy. `None` at the
+    /// Returns the next received bytes, all from one receive buffer, without a copy. `None` at the
     /// end of the stream, also in later calls. A [`StridedBytes`] holds many chunks for the cost of
     /// one. Like a chunk, it keeps 64 KiB of memory alive.
     ///
     /// # Errors
-    /// As [`read_chunk`](Self::read_chunk).
+    /// Same errors as [`read_chunk`](Self::read_chunk).
     pub fn read_strided(&mut self) -> Result<Option<StridedBytes>, ReadError> {
         Ok(if self.wait_ready()? { Some(std::mem::take(self.handle.front_mut())) } else { None })
     }
 
-    /// As [`read_strided`](Self::read_strided).
+    /// Asynchronous form of [`read_strided`](Self::read_strided).
     ///
     /// # Errors
-    /// As [`read_chunk`](Self::read_chunk).
+    /// Same errors as [`read_chunk`](Self::read_chunk).
     pub async fn read_strided_async(&mut self) -> Result<Option<StridedBytes>, ReadError> {
         self.connection().can_async().map_err(ReadError::ConnectionClosed)?;
         let has_bytes = poll_fn(|context| self.handle.poll_ready(context.waker())).await?;
         Ok(has_bytes.then(|| std::mem::take(self.handle.front_mut())))
     }
 
-    /// As [`read_chunk`](Self::read_chunk); the outer `None` if nothing arrives within `timeout`.
+    /// Like [`read_chunk`](Self::read_chunk), but returns the outer `None` if nothing arrives
+    /// within `timeout`.
     ///
     /// # Errors
-    /// As [`read_chunk`](Self::read_chunk).
+    /// Same errors as [`read_chunk`](Self::read_chunk).
     pub fn read_chunk_timeout(&mut self, timeout: Duration) -> Result<Option<Option<Bytes>>, ReadError> {
         let engine = self.handle.connection().runtime().clone();
         let deadline = engine.now() + timeout.into();
@@ -228,17 +230,17 @@ impl RecvStream {
         Ok(ready.map(|_| self.handle.front_mut().next_piece()))
     }
 
-    /// As [`read_chunk`](Self::read_chunk).
+    /// Asynchronous form of [`read_chunk`](Self::read_chunk).
     ///
     /// # Errors
-    /// As [`read_chunk`](Self::read_chunk).
+    /// Same errors as [`read_chunk`](Self::read_chunk).
     pub async fn read_chunk_async(&mut self) -> Result<Option<Bytes>, ReadError> {
         self.connection().can_async().map_err(ReadError::ConnectionClosed)?;
         poll_fn(|context| self.handle.poll_ready(context.waker())).await?;
         Ok(self.handle.front_mut().next_piece())
     }
 
-    /// Waits until bytes can be read; false at the end.
+    /// Waits until bytes can be read; returns false at the end.
     fn wait_ready(&mut self) -> Result<bool, ReadError> {
         if !self.handle.front_mut().is_empty() {
             return Ok(true);
@@ -254,12 +256,12 @@ impl RecvStream {
         self.handle.stop(code);
     }
 
-    /// The stream identifier (RFC 9000, section 2.1).
+    /// Returns the stream identifier (RFC 9000, section 2.1).
     pub fn id(&self) -> StreamId {
         self.handle.id()
     }
 
-    /// The connection of the stream.
+    /// Returns the connection of the stream.
     pub fn connection(&self) -> Connection {
         Connection::new(self.handle.connection().clone())
     }

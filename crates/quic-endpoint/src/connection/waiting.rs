@@ -1,4 +1,5 @@
-//! Waiting for a connection: of the calling thread in blocking calls, of a task in asynchronous ones.
+//! Waiting for a connection: blocking calls block the calling thread, asynchronous calls suspend
+//! their task.
 
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
@@ -10,8 +11,8 @@ use quic_driver::error::{Closed, OpenError};
 use super::Connection;
 use crate::runtime::{Engine, PendingOpen, RecvHandle, SendHandle};
 
-/// The result of a wait without a deadline that ends without an outcome. This does not happen, but
-/// must not panic.
+/// Result of a wait without a deadline that ends without an outcome. This does not happen, but must
+/// not panic.
 pub(crate) const GONE: Closed = Closed::EndpointClosed;
 
 /// Fails under [`Placement::Inline`], because no thread would ever wake a task.
@@ -27,18 +28,18 @@ pub(crate) fn not_inline(engine: &Engine) -> Result<(), Closed> {
 }
 
 impl Connection {
-    /// Waits until `poll` is ready. None does not happen: see [`GONE`].
+    /// Waits until `poll` is ready. Never returns `None` in practice: see [`GONE`].
     pub(crate) fn wait<T>(&self, poll: impl FnMut(&Waker) -> Poll<T>) -> Option<T> {
         self.handle.runtime().block_on(None, poll)
     }
 
-    /// As [`wait`](Self::wait); none if `poll` is not ready within `timeout`.
+    /// Like [`wait`](Self::wait), but returns `None` if `poll` is not ready within `timeout`.
     pub(super) fn wait_for<T>(&self, timeout: Duration, poll: impl FnMut(&Waker) -> Poll<T>) -> Option<T> {
         let engine = self.handle.runtime();
         engine.block_on(Some(engine.now() + timeout.into()), poll)
     }
 
-    /// Whether asynchronous calls work.
+    /// Fails if asynchronous calls cannot work.
     pub(crate) fn can_async(&self) -> Result<(), Closed> {
         not_inline(self.handle.runtime())
     }
@@ -48,7 +49,7 @@ impl Connection {
         self.wait(|waker| opening.poll(waker)).unwrap_or(Err(OpenError::ConnectionClosed(GONE)))
     }
 
-    /// As [`opened`](Self::opened).
+    /// Asynchronous form of [`opened`](Self::opened).
     pub(super) async fn opened_async(
         &self,
         mut opening: PendingOpen,

@@ -1,7 +1,8 @@
 //! The list of keys that a server accepts without tickets.
 //!
-//! A text file: one public key (`ed25519:...`) or fingerprint (`sha256:...`) per line. The word after
-//! it is the key's label, the rest of the line is a comment, as is everything after `#`.
+//! The list is a text file: one public key (`ed25519:...`) or fingerprint (`sha256:...`) per line.
+//! The word after it is the key's label, the rest of the line is a comment, as is everything after
+//! `#`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +16,7 @@ use super::key::{Fingerprint, PublicKey};
 /// Keys that may send without a ticket.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct AllowList {
-    /// Each with its label.
+    /// The keys with their labels.
     keys: BTreeMap<Fingerprint, Option<String>>,
 }
 
@@ -42,37 +43,37 @@ impl AllowList {
         Self::parse(&text).map_err(|line| AllowListError::Line(path.to_owned(), line))
     }
 
-    /// A list of these keys.
+    /// Returns a list of these keys.
     pub fn of(fingerprints: impl IntoIterator<Item = Fingerprint>) -> Self {
         Self { keys: fingerprints.into_iter().map(|fingerprint| (fingerprint, None)).collect() }
     }
 
-    /// Whether the list names no key.
+    /// Returns whether the list names no key.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// The number of keys that the list names.
+    /// Returns the number of keys that the list names.
     #[must_use]
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether the list names `key`.
+    /// Returns whether the list names `key`.
     #[must_use]
     pub fn allows(&self, key: &PublicKey) -> bool {
         self.keys.contains_key(&key.fingerprint())
     }
 
-    /// The label of `key`: the word after it, without a comma at its end. None if the list does not
-    /// name the key, or has no word after it.
+    /// Returns the label of `key`: the word after it, without a comma at its end. `None` if the
+    /// list does not name the key, or has no word after it.
     #[must_use]
     pub fn label(&self, key: &PublicKey) -> Option<&str> {
         self.keys.get(&key.fingerprint())?.as_deref()
     }
 
-    /// The list in `text`, or the number of the first malformed line.
+    /// Returns the list in `text`, or the number of the first malformed line.
     fn parse(text: &str) -> Result<Self, usize> {
         let mut keys = BTreeMap::new();
         for (index, line) in text.lines().enumerate() {
@@ -104,7 +105,7 @@ impl fmt::Display for AllowListError {
 
 impl std::error::Error for AllowListError {}
 
-/// Enough for some 60,000 keys.
+/// Maximum file length, enough for some 60,000 keys.
 const LIST_FILE_LEN_MAX: u64 = 4 * 1024 * 1024;
 
 #[cfg(test)]

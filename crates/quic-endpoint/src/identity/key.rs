@@ -17,7 +17,7 @@ use super::pem;
 /// A host's key pair, which identifies the host. It is stored as PKCS #8 in PEM, so that other
 /// tools can read it.
 pub struct KeyPair {
-    /// Erased when it is dropped.
+    /// The private key, erased on drop.
     pkcs8: Zeroizing<Vec<u8>>,
     public: PublicKey,
 }
@@ -38,15 +38,15 @@ pub struct Fingerprint([u8; 32]);
 pub enum KeyError {
     /// The file could not be read.
     Read(PathBuf, io::Error),
-    /// The file could not be written; [`io::ErrorKind::AlreadyExists`] if there is one.
+    /// The file could not be written; [`io::ErrorKind::AlreadyExists`] if it exists.
     Write(PathBuf, io::Error),
-    /// Others than the owner may read the private key.
+    /// Users other than the owner may read the private key.
     OpenToOthers(PathBuf),
     /// The file holds no Ed25519 private key.
     NoKeyIn(PathBuf),
     /// The system provided no randomness.
     Random,
-    /// Bytes that are not the SubjectPublicKeyInfo of an Ed25519 key.
+    /// The bytes are not the SubjectPublicKeyInfo of an Ed25519 key.
     NotEd25519,
     /// The text is not a public key or fingerprint in the documented form.
     Text(&'static str),
@@ -101,7 +101,7 @@ impl KeyPair {
     /// get the same pair.
     ///
     /// # Errors
-    /// As [`KeyPair::load`] and [`KeyPair::create`].
+    /// Same errors as [`KeyPair::load`] and [`KeyPair::create`].
     pub fn load_or_create(path: &Path) -> Result<Self, KeyError> {
         match Self::load(path) {
             Err(KeyError::Read(_, error)) if error.kind() == io::ErrorKind::NotFound => {}
@@ -113,41 +113,41 @@ impl KeyPair {
         }
     }
 
-    /// The public half.
+    /// Returns the public half.
     pub fn public(&self) -> PublicKey {
         self.public
     }
 
-    /// A secret for another purpose, which follows from the pair and `purpose` alone, such as
+    /// Returns a secret derived from the pair and `purpose` alone, such as
     /// [`EndpointConfig::reset_key`](crate::EndpointConfig::reset_key) of an endpoint that keeps it
-    /// over restarts. Two endpoints must not have the same reset key: name what distinguishes them
-    /// in `purpose`.
+    /// across restarts. Two endpoints must not have the same reset key: include what distinguishes
+    /// them in `purpose`.
     pub fn derive_secret(&self, purpose: &str) -> [u8; 32] {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &self.pkcs8);
         let tag = hmac::sign(&key, format!("litz secret: {purpose}").as_bytes());
         tag.as_ref().try_into().expect("SHA-256 has 32 bytes")
     }
 
-    /// The private half for the TLS library.
+    /// Returns the private half for the TLS library.
     pub(crate) fn pkcs8(&self) -> PrivatePkcs8KeyDer<'_> {
         PrivatePkcs8KeyDer::from(self.pkcs8.as_slice())
     }
 }
 
 impl PublicKey {
-    /// The key with these bytes. Any bytes are accepted; the handshake verifies that the peer can
-    /// sign with the key.
+    /// Returns the key with these bytes. Any bytes are accepted; the handshake verifies that the
+    /// peer can sign with the key.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The 32 bytes of RFC 8032.
+    /// Returns the 32 bytes of RFC 8032.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// The DER SubjectPublicKeyInfo (RFC 8410, section 4): the form that RFC 7250 sends in place of
-    /// a certificate.
+    /// Returns the DER SubjectPublicKeyInfo (RFC 8410, section 4): the form that RFC 7250 sends in
+    /// place of a certificate.
     pub fn to_spki(&self) -> [u8; 44] {
         let mut spki = [0; 44];
         spki[..SPKI_PREFIX.len()].copy_from_slice(&SPKI_PREFIX);
@@ -155,7 +155,7 @@ impl PublicKey {
         spki
     }
 
-    /// The key inside a DER SubjectPublicKeyInfo.
+    /// Returns the key inside a DER SubjectPublicKeyInfo.
     ///
     /// # Errors
     /// [`KeyError::NotEd25519`] for any other algorithm or encoding. DER has exactly one encoding
@@ -165,7 +165,7 @@ impl PublicKey {
         Ok(Self(key.try_into().map_err(|_| KeyError::NotEd25519)?))
     }
 
-    /// The fingerprint, by which tickets and lists name the key.
+    /// Returns the fingerprint, by which tickets and lists name the key.
     pub fn fingerprint(&self) -> Fingerprint {
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &self.to_spki());
         let mut bytes = [0; 32];
@@ -181,18 +181,18 @@ impl PublicKey {
 }
 
 impl Fingerprint {
-    /// The fingerprint with these bytes.
+    /// Returns the fingerprint with these bytes.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The 32 bytes of SHA-256.
+    /// Returns the 32 bytes of SHA-256.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// The first 80 bits, in four groups of four characters. For display only: access decisions
-    /// compare all 32 bytes.
+    /// Returns the first 80 bits, in four groups of four characters. For display only: access
+    /// decisions compare all 32 bytes.
     pub fn short(&self) -> String {
         let text = base32::encode(&self.0[..10]);
         [&text[..4], &text[4..8], &text[8..12], &text[12..16]].join("-")
@@ -224,7 +224,7 @@ impl fmt::Debug for Fingerprint {
 }
 
 impl fmt::Debug for KeyPair {
-    /// The public half only.
+    /// Prints the public half only.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyPair").field("public", &self.public).finish_non_exhaustive()
     }

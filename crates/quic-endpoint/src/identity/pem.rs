@@ -5,7 +5,7 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 /// Characters in a full line (RFC 7468, section 2).
 const LINE_LEN: usize = 64;
 
-/// The block called `label` that holds `der`.
+/// Returns the block called `label` that holds `der`.
 pub(crate) fn encode(label: &str, der: &[u8]) -> String {
     let mut base64 = Vec::with_capacity(der.len().div_ceil(3) * 4);
     for group in der.chunks(3) {

@@ -30,12 +30,12 @@ use super::key::{Fingerprint, KeyError, KeyPair, PublicKey};
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ClientTls {
-    /// For the QUIC handshake.
+    /// Configuration of the QUIC handshake.
     pub config: Arc<ClientConfig>,
     verdict: Arc<Mutex<Option<WrongHost>>>,
 }
 
-/// The host that answered has another key than the expected ones.
+/// Error: the host that answered has a key other than the expected ones.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct WrongHost {
@@ -45,12 +45,12 @@ pub struct WrongHost {
     pub presented: Fingerprint,
 }
 
-/// The TLS settings could not be created.
+/// Error: the TLS settings could not be created.
 #[derive(Debug)]
 pub struct TlsError(rustls::Error);
 
-/// The system's clock, which may be wrong in any way: raw keys have no dates. The TLS library's own panics
-/// if the clock is before 1970.
+/// The system's clock, whose time is never checked: raw keys have no dates. The TLS library's own
+/// clock panics if the time is before 1970.
 #[derive(Debug)]
 struct AnyClock;
 
@@ -60,7 +60,7 @@ impl TimeProvider for AnyClock {
     }
 }
 
-/// The settings of the connecting end, with `own` as its key. The host must hold one of the
+/// Returns the settings of the connecting end, with `own` as its key. The host must hold one of the
 /// `expected` keys.
 ///
 /// # Errors
@@ -77,7 +77,7 @@ pub fn client_config(own: &KeyPair, expected: &[Fingerprint]) -> Result<ClientTl
         .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(certified_key(own)?)));
     config.alpn_protocols = alpn_protocols();
     // Every handshake is a full one: a resumed session would skip the verifier, and its exporter
-    // would rest on an earlier authentication.
+    // would depend on an earlier authentication.
     config.resumption = Resumption::disabled();
     // Only where the user sets SSLKEYLOGFILE: lets a capture be decrypted.
     config.key_log = Arc::new(rustls::KeyLogFile::new());
@@ -87,10 +87,10 @@ pub fn client_config(own: &KeyPair, expected: &[Fingerprint]) -> Result<ClientTl
     Ok(ClientTls { config: Arc::new(config), verdict })
 }
 
-/// The settings of the listening end, with `own` as its key.
+/// Returns the settings of the listening end, with `own` as its key.
 ///
 /// # Errors
-/// As [`client_config`].
+/// Same errors as [`client_config`].
 pub fn server_config(own: &KeyPair) -> Result<Arc<ServerConfig>, TlsError> {
     let mut config = ServerConfig::builder_with_details(Arc::new(crypto_provider()), Arc::new(AnyClock))
         .with_protocol_versions(&[&rustls::version::TLS13])
@@ -105,7 +105,7 @@ pub fn server_config(own: &KeyPair) -> Result<Arc<ServerConfig>, TlsError> {
     Ok(Arc::new(config))
 }
 
-/// The key that the peer authenticated with, taken from
+/// Returns the key that the peer authenticated with, taken from
 /// [`Connection::peer_identity`](crate::Connection::peer_identity).
 ///
 /// # Errors
@@ -119,15 +119,16 @@ pub fn peer_public_key(certificates: Option<&[CertificateDer<'_>]>) -> Result<Pu
 }
 
 impl ClientTls {
-    /// Why the handshake failed, if the host's key was the cause. Read it after a failed connect.
+    /// Returns the `WrongHost` error if the host's key made the handshake fail. Call it after a
+    /// failed connect.
     pub fn wrong_host(&self) -> Option<WrongHost> {
         self.verdict.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 impl WrongHost {
-    /// The `WrongHost` inside a TLS error, if it has one. Only the client can obtain it: the server
-    /// receives an alert.
+    /// Returns the `WrongHost` inside a TLS error, if it has one. Only the client can obtain it:
+    /// the server receives an alert.
     pub fn from_error(error: &rustls::Error) -> Option<&Self> {
         match error {
             rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(reason))) => reason.downcast_ref(),
@@ -179,7 +180,7 @@ struct HostVerifier {
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-/// Verifies on the server that the client presented a key, any key.
+/// Verifies on the server that the client presented a key; accepts any key.
 #[derive(Debug)]
 struct AnyKeyVerifier {
     algorithms: WebPkiSupportedAlgorithms,
@@ -288,9 +289,9 @@ fn verify_signature(
     verify_tls13_signature_with_raw_key(message, &SubjectPublicKeyInfoDer::from(key.as_ref()), dss, algorithms)
 }
 
-/// The algorithms and their order. AES-128-GCM leads (the library's own order has AES-256 first):
-/// it is the fastest where AES has instructions, and the key exchange has no more than 128 bits of
-/// strength.
+/// Returns the algorithms and their order. AES-128-GCM leads (the library's own order has AES-256
+/// first): it is the fastest where AES has instructions, and the key exchange has no more than 128
+/// bits of strength.
 fn crypto_provider() -> CryptoProvider {
     use provider::{cipher_suite, kx_group};
     CryptoProvider {
@@ -314,7 +315,8 @@ fn certified_key(own: &KeyPair) -> Result<Arc<CertifiedKey>, TlsError> {
     Ok(Arc::new(CertifiedKey::new(vec![spki], signing_key)))
 }
 
-/// The names in the order of preference. The server chooses the first that the client offers too.
+/// Returns the names in the order of preference. The server chooses the first one that the client
+/// also offers.
 fn alpn_protocols() -> Vec<Vec<u8>> {
     [ALPN_LEFT_OUT, ALPN_LINKS, ALPN_SMALL_FILES, ALPN_STREAMS, ALPN_RUN_ID, ALPN].map(<[u8]>::to_vec).to_vec()
 }
@@ -322,21 +324,22 @@ fn alpn_protocols() -> Vec<Vec<u8>> {
 /// The protocol's name in the handshake (RFC 7301): Litz, version 1.
 pub const ALPN: &[u8] = b"litz/1";
 
-/// Version 1, and the receiver of a file transfer reads a run id in `Hello`. A name of its own,
-/// because an older receiver would refuse the longer message; it chooses [`ALPN`].
+/// ALPN of version 1 in which the receiver of a file transfer reads a run id in `Hello`. It has a
+/// name of its own, because an older receiver would refuse the longer message; that one chooses
+/// [`ALPN`].
 pub const ALPN_RUN_ID: &[u8] = b"litz/1.1";
 
-/// As [`ALPN_RUN_ID`], and the receiver of a file transfer takes a file of unknown length.
+/// [`ALPN_RUN_ID`], and the receiver of a file transfer also accepts a file of unknown length.
 pub const ALPN_STREAMS: &[u8] = b"litz/1.2";
 
-/// As [`ALPN_STREAMS`], and both ends of a file transfer know the rules for many small files.
+/// [`ALPN_STREAMS`], and both ends of a file transfer also know the rules for many small files.
 pub const ALPN_SMALL_FILES: &[u8] = b"litz/1.3";
 
-/// As [`ALPN_SMALL_FILES`], and the receiver of a file transfer takes links and files with holes.
+/// [`ALPN_SMALL_FILES`], and the receiver of a file transfer also accepts links and sparse files.
 pub const ALPN_LINKS: &[u8] = b"litz/1.4";
 
-/// As [`ALPN_LINKS`], and the receiver of a file transfer may leave entries out and delete what is not
-/// in the list, and the sender reads about both.
+/// [`ALPN_LINKS`], and the receiver of a file transfer may also leave entries out and delete files
+/// that the list does not name, and the sender reads about both.
 pub const ALPN_LEFT_OUT: &[u8] = b"litz/1.5";
 
 #[cfg(test)]

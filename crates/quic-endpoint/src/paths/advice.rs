@@ -1,5 +1,5 @@
-//! Settings of this host that break paths without an error: the settings that two interfaces need,
-//! above all those in one IPv4 subnet.
+//! Settings of this host that silently break paths: those that matter to hosts with two interfaces,
+//! above all in one IPv4 subnet.
 //!
 //! On Linux, addresses belong to the host and not to an interface. Each interface answers ARP for
 //! the addresses of the others (`arp_ignore` 0), so packets arrive at the wrong interface and miss
@@ -12,12 +12,12 @@ use std::net::IpAddr;
 
 use net::{Interface, InterfaceAddress};
 
-/// Reads a setting of an interface (`all` stands for the host): `net.ipv4.conf.INTERFACE.KEY`. None
-/// if it cannot be read.
+/// Reads a setting of an interface (`all` stands for the host): `net.ipv4.conf.INTERFACE.KEY`.
+/// Returns `None` if it cannot be read.
 pub type Setting<'a> = dyn FnMut(&str, &str) -> Option<u32> + 'a;
 
-/// The settings to change so that sockets on all these devices and addresses work, one sentence
-/// each; empty if no problem is known.
+/// Returns the settings to change so that sockets on all these devices and addresses work, one
+/// sentence each; empty if no problem is known.
 #[must_use]
 pub fn advise(interfaces: &[Interface], used: &[(&str, IpAddr)], setting: &mut Setting<'_>) -> Vec<String> {
     let mut advice = Vec::new();
@@ -48,7 +48,8 @@ pub fn advise(interfaces: &[Interface], used: &[(&str, IpAddr)], setting: &mut S
     advice
 }
 
-/// As [`advise`], with the settings of this host; empty where the system has no such settings.
+/// Advises like [`advise`] on the settings of this host; empty where the system has no such
+/// settings.
 #[must_use]
 pub fn advise_here(interfaces: &[Interface], used: &[(&str, IpAddr)]) -> Vec<String> {
     advise(interfaces, used, &mut |interface, key| {
@@ -57,8 +58,8 @@ pub fn advise_here(interfaces: &[Interface], used: &[(&str, IpAddr)]) -> Vec<Str
     })
 }
 
-/// The used interfaces with IPv4, if there are several, in the table's order, and whether each has a
-/// subnet in common with another one.
+/// Returns the used interfaces with IPv4, if there are several, in the table's order, and whether
+/// each shares a subnet with another one.
 fn several<'a>(interfaces: &'a [Interface], used: &[(&str, IpAddr)]) -> Vec<(&'a str, bool)> {
     let used_addresses = |interface: &'a Interface| {
         let is_used = |ip| used.iter().any(|(device, address)| *device == interface.name && *address == ip);
@@ -77,10 +78,10 @@ fn several<'a>(interfaces: &'a [Interface], used: &[(&str, IpAddr)]) -> Vec<(&'a
     cards.iter().map(|(name, own)| (*name, shares(name, own))).collect()
 }
 
-/// `rp_filter`: RFC 3704, section 2.2. 2 is loose, 0 off.
+/// Value of `rp_filter` for the strict mode (RFC 3704, section 2.2). 2 is loose, 0 is off.
 const STRICT: u32 = 1;
 
-/// `arp_ignore`: the default.
+/// Default value of `arp_ignore`.
 const ANY_CARD_ANSWERS: u32 = 0;
 
 #[cfg(test)]

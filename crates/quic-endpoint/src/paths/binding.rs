@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-/// Whether an address is link-local.
+/// Returns whether an address is link-local.
 pub(super) const fn is_link_local(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => ip.is_link_local(),
@@ -10,8 +10,8 @@ pub(super) const fn is_link_local(ip: IpAddr) -> bool {
     }
 }
 
-/// The device a socket is bound to. Where sockets cannot be bound to devices, the routes choose by
-/// the local address.
+/// Returns the device a socket is bound to. Where sockets cannot be bound to devices, the routes
+/// choose by the local address.
 pub(super) fn device_to_bind(interface: &str) -> Option<String> {
     cfg!(any(target_os = "linux", target_os = "android")).then(|| interface.to_owned())
 }

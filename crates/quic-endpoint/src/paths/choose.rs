@@ -1,38 +1,39 @@
-//! The sender's choice: which pairs of a local address and an address of the ticket become paths.
+//! The sender's choice of paths: which pairs of a local address and an address of the ticket become
+//! paths.
 //!
 //! # The rule
 //!
-//! A *pair* is one of our addresses and one of the receiver's between which this host can send:
-//! same family, the interface up and running, and a route that leads from that address over that
-//! device to the other (which excludes container bridges and cards without a carrier or a route). A
+//! A *pair* is a local address and an address of the receiver between which this host can send:
+//! same family, the interface up and running, and a route from the local address over that device
+//! to the remote one (which excludes container bridges and cards without a carrier or a route). A
 //! *card* is a network interface. The receiver's addresses stand for its cards. The sender cannot
 //! know which addresses share a card, so the k-th IPv4 and the k-th IPv6 address on the same local
 //! link count as one card.
 //!
-//! 1. **Each card to one card.** As many pairs as possible in which no interface and no card of the
+//! 1. **Each card to one card.** The largest set of pairs in which no interface and no card of the
 //!    receiver occurs twice: first within one subnet, then link-local, then over routes to public
 //!    addresses, last over routes to private ones. Two cards each in two subnets make two paths,
 //!    and so do two cards each in one subnet: the first to the first, the second to the second.
-//! 2. **No interface idle.** An interface that found no card of its own shares one: two cards here
-//!    and one there make two paths.
+//! 2. **No interface idle.** An interface without a card of its own shares one: two cards here and
+//!    one there make two paths.
 //! 3. **No card of the receiver idle**, in the same way.
 //!
-//! These are all paths unless the user asks for more. With `--paths N` there follow, up to N: pairs
-//! of cards that are not used yet, the least used interface first; then other addresses of used
-//! pairs (IPv6 in addition to IPv4); then used pairs again, from another port. With N below what
-//! rules 1 to 3 give, the first N stay.
+//! These are all paths unless the user asks for more. With `--paths N`, up to N paths are added in
+//! this order: pairs of cards that are not used yet, the least used interface first; then other
+//! addresses of used pairs (IPv6 in addition to IPv4); then used pairs again, from another port. If
+//! N is below the number of paths from rules 1 to 3, the first N are used.
 //!
 //! Between the same two cards IPv4 goes before IPv6, because its header is 20 bytes shorter and its
 //! addresses do not expire (RFC 8981 changes an IPv6 host's every day). Over routes IPv6 goes first
 //! where only IPv6 has a public address at both ends, because IPv4 would need an address translator
 //! there.
 //!
-//! The device of a tunnel of Litz is no card while another interface leads to any of the receiver's
-//! addresses: its packets leave over those interfaces, and would be encrypted twice.
+//! A tunnel device of Litz does not count as a card while another interface leads to any of the
+//! receiver's addresses: its packets leave over those interfaces, and would be encrypted twice.
 //!
-//! A ticket with nothing but addresses of this host is a test on one machine: one path, bound to no
-//! device. Otherwise loopback and addresses that we have ourselves (a container bridge has the same
-//! one on many hosts) are never used.
+//! A ticket that names only addresses of this host is a test on one machine: one path, bound to no
+//! device. Otherwise loopback and the host's own addresses (a container bridge has the same one on
+//! many hosts) are never used.
 //!
 //! Each `--path` makes one path, by rules 1 and 2 with the interfaces replaced by the given ones;
 //! nothing else is used, and `--paths N` adds ports only.
@@ -52,12 +53,12 @@ use super::limits::{PATHS_DEFAULT, PATHS_MAX};
 use pairs::Pairs;
 use slots::Slots;
 
-/// Chooses the paths. Asks `reachable` at most once for each pair; the same arguments and answers
+/// Chooses the paths. Calls `reachable` at most once for each pair; the same arguments and answers
 /// give the same choice.
 ///
 /// # Errors
-/// [`ChooseError`] if `request.paths` asks for an impossible path. That no path is left is not an
-/// error: see [`Choice::candidates`].
+/// [`ChooseError`] if `request.paths` requests an impossible path. An empty choice is not an error:
+/// see [`Choice::candidates`].
 pub fn choose(request: &Request<'_>, reachable: &mut Reachable<'_>) -> Result<Choice, ChooseError> {
     let slots = Slots::new(request)?;
     let automatic = request.paths.is_empty();

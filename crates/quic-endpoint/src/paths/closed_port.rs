@@ -1,19 +1,19 @@
-//! When a peer that is silent has ended: its host says on every path that the port is closed.
+//! Detects that a silent peer has ended: its host reports on every path that the port is closed.
 //!
 //! A host without the peer's process answers each datagram with an ICMP message. Such a message is
-//! only a hint: routers and firewalls send some, too, and a peer that is being started again has no
-//! port for a moment. So the peer is asked only after it was silent for a while, and counts as ended
-//! when all paths have given that answer several times in a row. An outage of links gives no answer or
-//! another one, and ends nothing.
+//! only a hint: routers and firewalls also send them, and a peer that restarts has no open port for
+//! a moment. So the peer is queried only after a period of silence, and counts as ended when all
+//! paths have reported a closed port several times in a row. A link outage gives no answer or a
+//! different one, and ends nothing.
 
 use units::{Duration, Instant};
 
 use super::shown::SILENCE_MIN;
 
-/// The time between two questions.
+/// Interval between two queries.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The peer has ended after so many rounds in which every path had that answer.
+/// Number of rounds with a closed port on every path after which the peer counts as ended.
 const ROUNDS: u32 = 3;
 
 /// Watches for a closed port of the peer.
@@ -26,14 +26,15 @@ pub struct ClosedPortWatch {
 }
 
 impl ClosedPortWatch {
-    /// Of a connection that exists at `now`.
+    /// Creates the watch of a connection that exists at `now`.
     #[must_use]
     pub const fn new(now: Instant) -> Self {
         Self { bytes_received: 0, heard_at: now, asked_at: None, refused_rounds: 0 }
     }
 
-    /// Whether to ask now on every path whose link is usable. `bytes_received` is the count of the
-    /// connection, and `expects_packets` says that packets wait for an acknowledgement.
+    /// Returns whether to query now on every path whose link is usable. `bytes_received` is the
+    /// count of the connection, and `expects_packets` says that packets wait for an
+    /// acknowledgement.
     pub fn is_due(&mut self, now: Instant, bytes_received: u64, expects_packets: bool) -> bool {
         if bytes_received != self.bytes_received || !expects_packets {
             *self = Self { bytes_received, ..Self::new(now) };
@@ -46,8 +47,8 @@ impl ClosedPortWatch {
         is_due
     }
 
-    /// So many paths were asked, and so many of these had the answer that the port is closed. True if
-    /// the peer has ended.
+    /// Records that `asked` paths were queried and `refused` of them reported a closed port.
+    /// Returns true if the peer has ended.
     pub fn on_answers(&mut self, asked: usize, refused: usize) -> bool {
         self.refused_rounds = if asked > 0 && asked == refused { self.refused_rounds + 1 } else { 0 };
         self.refused_rounds >= ROUNDS

@@ -1,7 +1,7 @@
-//! What becomes of sockets when links come and go.
+//! Decides how sockets react when links appear and disappear.
 //!
 //! [`LinkFollower`] knows the device and the address that each socket is bound to. After a change
-//! of the host's interfaces it is given their table, and says what is to be done with which socket.
+//! of the host's interfaces it receives their table and returns an action for each affected socket.
 //! It does no IO.
 
 use std::fmt;
@@ -34,25 +34,25 @@ impl fmt::Display for LinkDown {
     }
 }
 
-/// What is to be done with a socket, by its number.
+/// An action on a socket, identified by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkAction {
-    /// The device was made again, with another index: the socket is bound to the former one. It is
-    /// to be opened anew; [`LinkFollower::on_reopened`] reports that this succeeded.
+    /// The device was recreated with another index, and the socket is bound to the former one. Open
+    /// the socket anew; [`LinkFollower::on_reopened`] reports success.
     Reopen {
         /// The number of the socket.
         socket: usize,
         /// The index of the device.
         index: u32,
     },
-    /// Nothing can be sent and received until further notice.
+    /// The socket can neither send nor receive until further notice.
     SwitchOff {
         /// The number of the socket.
         socket: usize,
-        /// Why.
+        /// The reason.
         reason: LinkDown,
     },
-    /// It works again.
+    /// The socket works again.
     SwitchOn {
         /// The number of the socket.
         socket: usize,
@@ -62,7 +62,7 @@ pub enum LinkAction {
 /// Follows the links of sockets.
 #[derive(Clone, Debug, Default)]
 pub struct LinkFollower {
-    /// By their numbers; `None` for one that is not followed any more.
+    /// Sockets by number; `None` for a socket that is no longer followed.
     sockets: Vec<Option<Followed>>,
 }
 
@@ -77,35 +77,35 @@ struct Followed {
 }
 
 impl LinkFollower {
-    /// Without sockets.
+    /// Creates a follower without sockets.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Adds a socket that was just bound to a device and an address; returns its number. `index` is
-    /// that of the device, 0 if it is not known: then it is the index in the first table.
+    /// the device's index; 0 if it is not known, which takes the index from the first table.
     pub fn add(&mut self, device: &str, ip: IpAddr, index: u32) -> usize {
         self.sockets.push(Some(Followed { device: device.to_owned(), ip, index, down: None }));
         self.sockets.len() - 1
     }
 
-    /// Replaces a socket by one that was just bound, as in [`add`](Self::add); it keeps the number.
+    /// Replaces a socket by one that was just bound, like [`add`](Self::add); it keeps the number.
     pub fn replace(&mut self, socket: usize, device: &str, ip: IpAddr, index: u32) {
         if let Some(followed) = self.sockets.get_mut(socket) {
             *followed = Some(Followed { device: device.to_owned(), ip, index, down: None });
         }
     }
 
-    /// Stops to follow a socket, which is not used any more.
+    /// Stops following a socket that is no longer used.
     pub fn remove(&mut self, socket: usize) {
         if let Some(followed) = self.sockets.get_mut(socket) {
             *followed = None;
         }
     }
 
-    /// The interfaces are now these. The actions lead from the state at the last call to this one;
-    /// a socket that could not be reopened is named again.
+    /// Takes the current interfaces and returns actions. They lead from the state at the last call
+    /// to this one; a socket that could not be reopened is listed again.
     #[must_use]
     pub fn on_interfaces(&mut self, interfaces: &[Interface]) -> Vec<LinkAction> {
         let mut actions = Vec::new();
@@ -129,7 +129,7 @@ impl LinkFollower {
         actions
     }
 
-    /// A socket was opened anew, on the device with this index.
+    /// Records that a socket was reopened on the device with this index.
     pub fn on_reopened(&mut self, socket: usize, index: u32) {
         if let Some(Some(followed)) = self.sockets.get_mut(socket) {
             (followed.index, followed.down) = (index, None);
@@ -137,10 +137,10 @@ impl LinkFollower {
     }
 }
 
-/// The index of a device, if packets can be sent there from the address `ip`.
+/// Returns the index of a device, if packets can be sent there from the address `ip`.
 ///
 /// # Errors
-/// Why not.
+/// The reason why packets cannot be sent.
 pub(super) fn link_state(device: &str, ip: IpAddr, interfaces: &[Interface]) -> Result<u32, LinkDown> {
     let device = interfaces.iter().find(|interface| interface.name == device).ok_or(LinkDown::Removed)?;
     if !device.is_up {

@@ -1,26 +1,26 @@
-//! Which paths a connection has while the links of this host change.
+//! Maintains the paths of a connection while the links of this host change.
 //!
-//! [`PathKeeper`] knows the socket of each path. It is given the table of interfaces, the choice for
-//! it ([`choose()`](super::choose())) and the paths of the connection, and says which path to open
-//! and which to abandon. It does no IO.
+//! [`PathKeeper`] knows the socket of each path. It takes the table of interfaces, the choice for
+//! it ([`choose()`](super::choose())) and the paths of the connection, and returns which path to
+//! open and which to abandon. It does no IO.
 //!
 //! # The rule
 //!
-//! A *place* is a socket of the endpoint that can be exchanged. It is free, or holds one path. A path
-//! is *dead* while its device or its address is gone, and *wanted* if the choice has its device and
+//! A *place* is a replaceable socket of the endpoint. It is free, or holds one path. A path is
+//! *dead* while its device or its address is gone, and *wanted* if the choice has its device and
 //! its remote address.
 //!
-//! 1. A wanted pair of a device and a remote address without a path that is not dead gets one: in a
-//!    free place, or in that of a dead path, which is abandoned.
-//! 2. A dead path is abandoned when another one over its device is active: the device has another
+//! 1. A wanted pair of a device and a remote address without a live path gets a new path: in a free
+//!    place, or in the place of a dead path, which is abandoned.
+//! 2. A dead path is abandoned when another path over its device is active: the device has another
 //!    address now. Otherwise it is kept, because the link may come back.
-//! 3. A path that is not wanted is abandoned if another one over its device is active and all wanted
-//!    ones are: it was opened while other links were down.
+//! 3. An unwanted path is abandoned if another one over its device is active and all wanted paths
+//!    are: it was opened while other links were down.
 //!
-//! A path ID that is abandoned is given back by the peer (multipath draft-21, section 3.4), so that
-//! any number of changes leaves as many paths as before. The peer learns of it over a path that works.
-//! So a connection should be allowed twice as many paths as it has places: then all of them can be
-//! replaced at once, when every link has another address.
+//! The peer replaces an abandoned path ID (multipath draft-21, section 3.4), so any number of
+//! changes leaves as many paths as before. The peer learns of it over a path that works. So a
+//! connection should be allowed twice as many paths as it has places: then all of them can be
+//! replaced at once, when every link has a new address.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -30,7 +30,7 @@ use quic::{PathId, PathState};
 use super::choose::Candidate;
 use super::follow::{LinkDown, link_state};
 
-/// A path of the connection, as it is now.
+/// Current state of a path of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenPath {
     /// Its number.
@@ -45,7 +45,7 @@ pub struct OpenPath {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathStep {
     /// Bind the socket of this place to the local address of the candidate, and request a path from
-    /// there. [`PathKeeper::on_opened`] reports that this succeeded; otherwise the step is repeated.
+    /// there. [`PathKeeper::on_opened`] reports success; otherwise the step is repeated.
     Open {
         /// The place, which is free.
         place: usize,
@@ -53,7 +53,7 @@ pub enum PathStep {
         candidate: Candidate,
     },
     /// Bind the socket of this place to the local address of the candidate. A path from there was
-    /// requested and is not open yet. [`PathKeeper::on_opened`] reports that this succeeded.
+    /// requested and is not open yet. [`PathKeeper::on_opened`] reports success.
     Rebind {
         /// The place.
         place: usize,
@@ -72,35 +72,36 @@ pub enum PathStep {
 /// The steps that are due.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathSteps {
-    /// In this order.
+    /// The steps in execution order.
     pub steps: Vec<PathStep>,
-    /// Whether further steps depend on the states of paths: look again soon.
+    /// Whether further steps depend on the states of paths, so that the caller should check again
+    /// soon.
     pub is_unsettled: bool,
 }
 
 /// Decides which paths a connection has.
 #[derive(Clone, Debug)]
 pub struct PathKeeper {
-    /// By the number of the place.
+    /// Contents of the places by number.
     places: Vec<Option<Kept>>,
     paths_max: usize,
-    /// Paths requested so far, those included that are gone.
+    /// Number of paths requested so far, including abandoned ones.
     requested: u64,
 }
 
 /// The path in a place.
 #[derive(Clone, Debug)]
 struct Kept {
-    /// `None` if the routing table chooses the device.
+    /// The device; `None` if the routing table chooses it.
     device: Option<String>,
     ip: IpAddr,
     remote: SocketAddr,
-    /// `None` while it is requested and not open.
+    /// The path identifier; `None` while the path is requested but not open.
     path: Option<PathId>,
     state: PathState,
 }
 
-/// A path with regard to one choice.
+/// Standing of a path with regard to one choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Free,
@@ -110,24 +111,27 @@ enum Standing {
 }
 
 impl PathKeeper {
-    /// For a connection with this number of exchangeable sockets that may have `paths_max` paths.
+    /// Creates the keeper of a connection with this number of replaceable sockets that may have
+    /// `paths_max` paths.
     #[must_use]
     pub fn new(places: usize, paths_max: usize) -> Self {
         Self { places: vec![None; places], paths_max, requested: 0 }
     }
 
-    /// A path was requested from the socket of this place, which is bound to a device and an address.
+    /// Records that a path was requested from the socket of this place, which is bound to a device
+    /// and an address.
     pub fn on_opened(&mut self, place: usize, device: Option<&str>, ip: IpAddr, remote: SocketAddr) {
         if let Some(kept) = self.places.get_mut(place) {
-            // Another address does not make it another request.
+            // A change of the address does not count as another request.
             self.requested += u64::from(kept.as_ref().is_none_or(|kept| kept.path.is_some()));
             let device = device.map(str::to_owned);
             *kept = Some(Kept { device, ip, remote, path: None, state: PathState::Validating });
         }
     }
 
-    /// The links are now these, the choice for them is `wanted`, and the connection has these paths. It has
-    /// opened `opened` so far, the first one and those that are gone included.
+    /// Returns the due steps for the current interfaces, the choice `wanted` for them, and the
+    /// paths of the connection. The connection has opened `opened` paths so far, including the
+    /// first one and abandoned ones.
     #[must_use]
     pub fn decide(
         &mut self,
@@ -142,7 +146,7 @@ impl PathKeeper {
         for candidate in missing {
             let step = self.step_for(candidate, &standings);
             due.is_unsettled |= step.is_none();
-            // One place is for one candidate.
+            // Each place serves one candidate.
             match &step {
                 Some(PathStep::Open { place, .. } | PathStep::Rebind { place, .. }) => {
                     standings[*place] = Standing::Wanted;
@@ -152,7 +156,7 @@ impl PathKeeper {
             }
             due.steps.extend(step);
         }
-        // After the paths that were opened: the last one cannot be abandoned.
+        // Abandons come after openings, because the last path cannot be abandoned.
         self.abandon_replaced(&standings, &mut due);
         let is_requested = |kept: &Kept| kept.path.is_none();
         due.is_unsettled |= !due.steps.is_empty() || self.places.iter().flatten().any(is_requested);
@@ -170,13 +174,13 @@ impl PathKeeper {
                 (Some(path), _) => (kept.path, kept.state) = (Some(path.id), path.state),
                 // The peer may have abandoned a path before it was seen here.
                 (None, known) if known.is_some() || is_all_opened => *slot = None,
-                // It is requested.
+                // The path is requested.
                 (None, _) => {}
             }
         }
     }
 
-    /// How the paths stand, and the candidates without a path.
+    /// Returns the standing of each place, and the candidates without a path.
     fn compare<'a>(&self, interfaces: &[Interface], wanted: &'a [Candidate]) -> (Vec<Standing>, Vec<&'a Candidate>) {
         let standing = |slot: &Option<Kept>| match slot {
             None => Standing::Free,
@@ -190,14 +194,14 @@ impl PathKeeper {
                 standings[*place] == Standing::Unwanted
                     && (&kept.device, kept.remote) == (&candidate.device, candidate.remote)
             };
-            // An active path first, and one with the address that was chosen.
+            // Prefer an active path, then one with the chosen address.
             let rank = |kept: &Kept| (kept.state != PathState::Active, kept.ip != candidate.local.ip());
             match self.kept().filter(fits).min_by_key(|(_, kept)| rank(kept)) {
                 Some((place, _)) => standings[place] = Standing::Wanted,
                 None => missing.push(candidate),
             }
         }
-        // The choice prefers the other address family now: a path that works is not opened anew.
+        // The choice now prefers the other address family: a working path is not reopened for that.
         missing.retain(|candidate| {
             let fits = |(place, kept): &(usize, &Kept)| {
                 standings[*place] == Standing::Unwanted
@@ -214,7 +218,7 @@ impl PathKeeper {
         self.places.iter().enumerate().filter_map(|(place, slot)| Some((place, slot.as_ref()?)))
     }
 
-    /// The next step towards a path for `candidate`; none if it has to wait.
+    /// Returns the next step towards a path for `candidate`; `None` if it has to wait.
     fn step_for(&self, candidate: &Candidate, standings: &[Standing]) -> Option<PathStep> {
         let dead = || self.kept().filter(|(place, _)| standings[*place] == Standing::Dead);
         // A request that waits for the peer is not repeated.
@@ -229,7 +233,7 @@ impl PathKeeper {
         if let Some(place) = free.filter(|_| used < self.paths_max) {
             return Some(PathStep::Open { place, candidate: candidate.clone() });
         }
-        // The oldest first: a link that was gone for long comes back less probably.
+        // The oldest first: a link that has been gone for long is less likely to return.
         let oldest = dead().filter_map(|(place, kept)| Some((kept.path?, place))).min();
         oldest.map(|(path, place)| PathStep::Abandon { place, path })
     }
@@ -258,7 +262,7 @@ impl PathKeeper {
 }
 
 impl Kept {
-    /// Why nothing can be sent from its address, if so.
+    /// Returns the reason why nothing can be sent from its address, if any.
     fn down(&self, interfaces: &[Interface]) -> Option<LinkDown> {
         link_state(self.device.as_deref()?, self.ip, interfaces).err()
     }

@@ -1,8 +1,8 @@
-//! How many paths a transfer uses.
+//! Limits on the number of paths of a transfer.
 
-/// The maximum number of paths at a time, also if the user asks for more. QUIC allows more; each
-/// one costs a socket, loss recovery state and probes.
+/// Maximum number of simultaneous paths, even if the user requests more. QUIC allows more; each one
+/// costs a socket, loss recovery state and probes.
 pub const PATHS_MAX: usize = 32;
 
-/// The maximum number of paths that are used by default.
+/// Default maximum number of paths.
 pub const PATHS_DEFAULT: usize = 8;

@@ -20,8 +20,8 @@ use super::binding::{device_to_bind, is_link_local};
 pub struct Place {
     /// The address to bind.
     pub address: InterfaceAddress,
-    /// The device to bind; none for the addresses of loopback and dummy interfaces, for which packets arrive
-    /// over all others, and for addresses that no interface has.
+    /// The device to bind; `None` for the addresses of loopback and dummy interfaces, for which
+    /// packets arrive over all others, and for addresses that no interface has.
     pub device: Option<String>,
 }
 
@@ -32,22 +32,23 @@ pub const PLACES_MAX: usize = 16;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Listening<S = UdpSocket> {
-    /// The port of all of them.
+    /// The common port.
     pub port: u16,
-    /// At least one, if there was a place.
+    /// The places with their sockets; at least one if there was a place.
     pub sockets: Vec<(Place, S)>,
     /// Places whose address is not usable now, with the system's error: an IPv6 address in
     /// duplicate address detection (RFC 4862, section 5.4), or an address that was removed.
     pub skipped: Vec<(Place, String)>,
 }
 
-/// The places to listen at: with no `wanted` all addresses of the interfaces that are up and
-/// running, at most as many as a ticket names; with a wildcard those of its family; with another
-/// address that one alone.
+/// Returns the places to listen at: without `wanted`, all addresses of the interfaces that are up
+/// and running, at most as many as a ticket names; with a wildcard, the addresses of its family;
+/// with another address, that one alone.
 ///
-/// Link-local addresses count only if there is nothing else, and never IPv6 ones, which a ticket
-/// cannot name (it carries no scope). So do the addresses of tunnels of Litz, through which packets
-/// would be encrypted twice. Without any address the only place is loopback: a test on one machine.
+/// Link-local addresses count only if there is nothing else; link-local IPv6 addresses never count,
+/// because a ticket carries no scope. Likewise, addresses of Litz tunnels, which would encrypt
+/// packets twice, count only if there is nothing else. Without any address the only place is
+/// loopback: a test on one machine.
 #[must_use]
 pub fn plan(interfaces: &[Interface], wanted: Option<IpAddr>) -> Vec<Place> {
     if let Some(ip) = wanted.filter(|ip| !ip.is_unspecified()) {
@@ -59,7 +60,7 @@ pub fn plan(interfaces: &[Interface], wanted: Option<IpAddr>) -> Vec<Place> {
     if turns.is_empty() {
         turns = self::turns(usable(), is_wanted);
     }
-    // Stable, so the cards keep their order within a turn.
+    // The sort is stable, so the cards keep their order within a turn.
     turns.sort_by_key(|(turn, _)| *turn);
     turns.truncate(PLACES_MAX);
     if turns.is_empty() {
@@ -69,7 +70,8 @@ pub fn plan(interfaces: &[Interface], wanted: Option<IpAddr>) -> Vec<Place> {
     turns.into_iter().map(|(_, place)| place).collect()
 }
 
-/// The addresses of the interfaces, each with its number among those of its interface and family.
+/// Returns the addresses of the interfaces, each with its number among those of its interface and
+/// family.
 fn turns<'a>(
     interfaces: impl Iterator<Item = &'a Interface>,
     is_wanted: impl Fn(IpAddr) -> bool,
@@ -92,11 +94,12 @@ fn turns<'a>(
     turns
 }
 
-/// Opens a socket at each place, all on `port`; 0 is the first port that is free at all of them.
+/// Opens a socket at each place, all on `port`; 0 selects the first port that is free at all of
+/// them.
 ///
 /// # Errors
 /// If a socket cannot be opened for another reason than [`Listening::skipped`], or no place is
-/// left. Another program's socket on `port` is such a reason.
+/// left. A `port` taken by another program's socket is such a reason.
 pub fn open(places: &[Place], port: u16) -> Result<Listening, OpenError> {
     settle(places, port, OpenError::kind, &mut |place, port| {
         let options = UdpSocketOptions::new(place.address.with_port(port)).with_device(place.device.clone());
@@ -107,7 +110,7 @@ pub fn open(places: &[Place], port: u16) -> Result<Listening, OpenError> {
 }
 
 impl<S> Listening<S> {
-    /// The addresses of the sockets, best first.
+    /// Returns the addresses of the sockets, best first.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.sockets.iter().map(|(place, _)| SocketAddr::new(place.address.ip, self.port)).collect()
@@ -117,7 +120,7 @@ impl<S> Listening<S> {
 /// Opens a socket at a place on a port, and returns the port it got.
 type Open<'a, S, E> = dyn FnMut(&Place, u16) -> Result<(S, u16), E> + 'a;
 
-/// The search for a port, generic over the function that opens the sockets.
+/// Searches for a port; generic over the function that opens the sockets.
 fn settle<S, E: ToString>(
     places: &[Place],
     port: u16,
@@ -130,8 +133,8 @@ fn settle<S, E: ToString>(
         let mut listening = Listening { port, sockets: Vec::with_capacity(places.len()), skipped: Vec::new() };
         match open_all(places, &mut listening, &kind, open) {
             Ok(()) => return Ok(listening),
-            // The port that the first place got is taken at another one; the sockets close before
-            // the next attempt.
+            // The port of the first place is taken at another one; the sockets close before the
+            // next attempt.
             Err(error) if attempts_left > 0 && kind(&error) == io::ErrorKind::AddrInUse => {}
             Err(error) => return Err(error),
         }
@@ -164,7 +167,7 @@ fn open_all<S, E: ToString>(
     }
 }
 
-/// The place with this address, at the interface that has it.
+/// Returns the place with this address, at the interface that has it.
 fn place_of(interfaces: &[Interface], ip: IpAddr) -> Place {
     for interface in interfaces {
         if let Some(address) = interface.addresses.iter().find(|address| address.ip == ip) {
@@ -175,7 +178,7 @@ fn place_of(interfaces: &[Interface], ip: IpAddr) -> Place {
     Place { address: InterfaceAddress { ip, prefix_len, scope_id: 0 }, device: None }
 }
 
-/// The device to bind for an address of this interface.
+/// Returns the device to bind for an address of this interface.
 fn device_of(interface: &Interface) -> Option<String> {
     let is_virtual = interface.is_loopback || interface.is_dummy;
     if is_virtual { None } else { device_to_bind(&interface.name) }

@@ -36,8 +36,8 @@ pub use spec::{PathSpec, PathSpecError};
 /// Chooses paths with the current interfaces and routes of this host. Sends nothing.
 ///
 /// # Errors
-/// [`ChooseError`]: the table of interfaces cannot be read, or `paths` asks for what this host does
-/// not have.
+/// [`ChooseError`]: the table of interfaces cannot be read, or `paths` requests an interface or
+/// address that this host does not have.
 pub fn choose_here(remotes: &[SocketAddr], paths: &[PathSpec], limit: Option<usize>) -> Result<Choice, ChooseError> {
     let interfaces = net::interfaces().map_err(|error| ChooseError::NoTable(error.to_string()))?;
     let request = Request { interfaces: &interfaces, remotes, paths, limit };

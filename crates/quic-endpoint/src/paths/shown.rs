@@ -1,28 +1,29 @@
-//! The state of a path as users see it.
+//! State of a path as shown to users.
 //!
-//! [`PathState`] is the state in which the sender of a path holds it. Two things are missing there:
-//! the last active path of a connection stays active although nothing can be sent on it, because no
-//! other one works, and a silent path that carries data again is active only when it has answered a
-//! challenge.
+//! [`PathState`] is the sender's state of a path. It differs from what users need in two cases: the
+//! last active path of a connection stays active although nothing can be sent on it, because no
+//! other one works, and a silent path that carries data again becomes active only after it has
+//! answered a challenge.
 
 use quic::PathState;
 use units::Duration;
 
-/// Without a packet for this long, a path on which some are expected is silent.
+/// Time without a packet after which a path that expects packets is silent.
 pub const SILENCE_MIN: Duration = Duration::from_secs(3);
 
-/// One path at one time.
+/// Snapshot of one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observation {
-    /// The state in which the connection holds it.
+    /// The connection's state of the path.
     pub state: PathState,
-    /// Packets can be sent from its device and its address.
+    /// Whether packets can be sent from its device and its address.
     pub is_link_usable: bool,
-    /// Since the last look a packet arrived on it, or data that were sent on it were acknowledged.
+    /// Whether, since the last snapshot, a packet arrived on it, or data sent on it was
+    /// acknowledged.
     pub is_carrying: bool,
-    /// Packets that were sent on it wait for an acknowledgement.
+    /// Whether packets sent on it wait for an acknowledgement.
     pub expects_packets: bool,
-    /// Time since a packet arrived on it.
+    /// Time since the last packet arrived on it.
     pub quiet_for: Duration,
 }
 
@@ -43,7 +44,7 @@ pub enum ShownState {
 }
 
 impl ShownState {
-    /// The state that fits to all that is known.
+    /// Returns the state that follows from the observation.
     #[must_use]
     pub fn of(path: &Observation) -> Self {
         match path.state {
@@ -53,12 +54,12 @@ impl ShownState {
             _ if path.is_carrying => Self::Active,
             PathState::Active if path.expects_packets && path.quiet_for >= SILENCE_MIN => Self::Silent,
             PathState::Active => Self::Active,
-            // Also a later state.
+            // Includes states added later.
             _ => Self::Silent,
         }
     }
 
-    /// The name in texts and in JSON.
+    /// Returns the name in texts and in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -8,41 +8,41 @@
 //! PORT    = 1 to 65535
 //! ```
 //!
-//! A port belongs to the address it follows; an IPv6 address with a port stands in brackets,
-//! because without them the port would be its last group. Names of interfaces may contain `-`: what
-//! follows the last `-` is a remote address only if it can be read as one. The speed of a path is
-//! not given, because it is measured.
+//! A port belongs to the address before it; an IPv6 address with a port stands in brackets, because
+//! without them the port would be its last group. Names of interfaces may contain `-`: the text
+//! after the last `-` is a remote address only if it parses as one. The syntax has no speed,
+//! because Litz measures it.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-/// One path, as the user asks for it.
+/// One path requested by the user.
 ///
 /// More fields may be added: begin with [`new`](Self::new) or a text, and set others with the
 /// `with_` methods or by assignment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PathSpec {
-    /// Where it begins.
+    /// Local end of the path.
     pub local: LocalSpec,
     /// The local port; 0 lets the system choose.
     pub local_port: u16,
-    /// Where it ends; none leaves the choice among the ticket's addresses.
+    /// The remote address; `None` permits all of the ticket's addresses.
     pub remote: Option<IpAddr>,
-    /// The remote port; none is the ticket's.
+    /// The remote port; `None` means the ticket's port.
     pub remote_port: Option<u16>,
-    /// Used only while no path that is not a backup works.
+    /// Whether the path is used only while no other path that is not a backup works.
     pub backup: bool,
 }
 
-/// Where a path begins.
+/// Local end of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LocalSpec {
-    /// At this interface, by name; which of its addresses follows from the remote one.
+    /// The interface with this name; its address follows from the remote one.
     Interface(String),
-    /// At this address, and at the interface that has it.
+    /// This address, at the interface that has it.
     Address(IpAddr),
 }
 
@@ -52,22 +52,22 @@ pub enum LocalSpec {
 pub enum PathSpecError {
     /// There is no LOCAL, or no REMOTE after `-`.
     Missing,
-    /// Neither an address nor the name of an interface.
+    /// The text is neither an address nor the name of an interface.
     Local(String),
-    /// It looks like an address and is not one.
+    /// The text looks like an address but is not one.
     Address(String),
-    /// An address that is not a unicast address: unspecified, multicast or broadcast.
+    /// The address is not unicast: unspecified, multicast or broadcast.
     NoHost(IpAddr),
-    /// It is not a port number.
+    /// The text is not a port number.
     Port(String),
-    /// Something else than `backup` after a comma.
+    /// The text after a comma is not `backup`.
     Flag(String),
     /// One address is IPv4 and the other IPv6.
     Families,
 }
 
 impl PathSpec {
-    /// From here, at any port, to any of the ticket's addresses; no backup.
+    /// Creates a path from `local`, at any port, to any of the ticket's addresses; not a backup.
     #[must_use]
     pub const fn new(local: LocalSpec) -> Self {
         Self { local, local_port: 0, remote: None, remote_port: None, backup: false }
@@ -130,7 +130,7 @@ impl FromStr for PathSpec {
     }
 }
 
-/// LOCAL, and REMOTE if there is one.
+/// Splits into LOCAL and, if present, REMOTE.
 fn split(path: &str) -> Result<(&str, Option<&str>), PathSpecError> {
     match path.rsplit_once('-') {
         Some((_, "")) => Err(PathSpecError::Missing),
@@ -156,7 +156,7 @@ fn parse_local(text: &str) -> Result<(LocalSpec, Option<u16>), PathSpecError> {
     if is_name { Ok((LocalSpec::Interface(name.to_owned()), port)) } else { Err(PathSpecError::Local(text.to_owned())) }
 }
 
-/// Whether the text was probably meant as an address. Names of interfaces may contain dots
+/// Returns whether the text was probably meant as an address. Names of interfaces may contain dots
 /// (`br-1.20`) but never a colon, except the one before their port.
 fn looks_like_address(text: &str) -> bool {
     let is_ipv4_like = text.split(':').next().is_some_and(|host| {
@@ -192,7 +192,7 @@ fn parse_port(text: &str) -> Result<u16, PathSpecError> {
     }
 }
 
-/// Whether an address is unicast.
+/// Returns whether an address is unicast.
 pub(super) fn is_host(ip: IpAddr) -> bool {
     !ip.is_unspecified() && !ip.is_multicast() && ip != IpAddr::from([255, 255, 255, 255])
 }

@@ -22,32 +22,35 @@ pub struct EngineConfig {
     pub seal_cost: Option<Duration>,
     /// The transport configuration of all connections.
     pub transport: TransportConfig,
-    /// Creates the sessions of accepted connections. `None`: the endpoint accepts no connections.
+    /// Creates the sessions of accepted connections. With `None`, the endpoint accepts no
+    /// connections.
     pub server: Option<Arc<dyn SessionFactory>>,
     /// The key of stateless reset tokens: with the same key, a restarted engine resets the
-    /// connections that it has forgotten (RFC 9000, section 10.3.2). `None`: it sends no resets.
+    /// connections that it has forgotten (RFC 9000, section 10.3.2). With `None`, it sends no
+    /// resets.
     pub reset_key: Option<[u8; 32]>,
-    /// Whether servers give tokens with which a client proves its address in later connections, and
-    /// clients keep and present them (RFC 9000, section 8.1.3). With a
-    /// [`reset_key`](Self::reset_key), a restarted engine accepts the tokens that it has given. Off
-    /// by default.
+    /// Whether servers issue tokens with which a client proves its address in later connections,
+    /// and clients keep and present them (RFC 9000, section 8.1.3). With a
+    /// [`reset_key`](Self::reset_key), a restarted engine accepts tokens issued before. Off by
+    /// default.
     pub address_tokens: bool,
-    /// When a client must prove, before its connection begins, that it receives packets at its
-    /// address. Default: while half of [`half_open_max`](Self::half_open_max) is used.
+    /// Condition under which a client must prove, before its connection begins, that it receives
+    /// packets at its address. Default: while half of [`half_open_max`](Self::half_open_max) is
+    /// used.
     pub address_validation: AddressValidation,
-    /// Limit of connection attempts that each driver holds for [`Engine::poll_incoming`], for the
-    /// [handshake timeout](TransportConfig::handshake_timeout) at most; further clients are refused. Zero, the default, accepts
-    /// clients without asking.
+    /// Maximum number of connection attempts that each driver holds for [`Engine::poll_incoming`],
+    /// each for at most the [handshake timeout](TransportConfig::handshake_timeout); further
+    /// clients are refused. Zero, the default, accepts clients without asking.
     ///
     /// [`Engine::poll_incoming`]: crate::runtime::Engine::poll_incoming
     pub incoming_max: usize,
     /// Whether `accept` returns the connection of a client with its first 0-RTT stream, before the
-    /// handshake is complete. The server's sessions decide whether 0-RTT is taken at all.
+    /// handshake is complete. The server's sessions decide whether 0-RTT is accepted at all.
     pub accepts_early: bool,
-    /// Limit of connections, including those that are closing. More are refused.
+    /// Maximum number of connections, including those that are closing. More are refused.
     pub connections_max: usize,
-    /// Limit of connections from clients that are handshaking or wait for `accept`. Further clients
-    /// get no answer, so that they retry.
+    /// Maximum number of connections from clients that are handshaking or wait for `accept`.
+    /// Further clients get no answer, so that they retry.
     pub half_open_max: usize,
     /// Bytes that a stream's outbox holds until the connection takes them. A writer waits while the
     /// outbox is full.
@@ -61,10 +64,10 @@ pub struct EngineConfig {
     /// machines is most of a short round trip, and keeps a core busy while round trips are shorter
     /// than this. Zero by default: sleep at once.
     pub busy_poll: Duration,
-    /// What the thread of the first driver does besides, if anything.
+    /// Additional event handler of the first driver's thread, if any.
     pub event_handler: Option<Arc<dyn EventHandler>>,
-    /// Whether to measure for [`Engine::costs`](crate::runtime::Engine::costs). Reads the clock a dozen
-    /// times for each batch.
+    /// Whether to measure for [`Engine::costs`](crate::runtime::Engine::costs). Reads the clock a
+    /// dozen times per batch.
     pub measure: bool,
 }
 

@@ -57,8 +57,8 @@ impl Device for QuicDevice {
         match buffers.fill(|buffers, metas| self.0.recv(buffers, metas)) {
             Ok(count) => {
                 batches.extend((0..count).map(|index| buffers.take(index)));
-                // Fewer than requested: the socket is empty, and the next arrival will be
-                // announced.
+                // The socket returned fewer batches than requested, so it is empty, and the next
+                // arrival will be announced.
                 if count >= RECV_BUFFERS.min(net::udp::RECV_BATCH_MAX) {
                     Received::MayHaveMore
                 } else {

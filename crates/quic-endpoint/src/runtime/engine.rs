@@ -28,7 +28,7 @@ use super::device::QuicDevice;
 #[derive(Clone)]
 pub struct Engine {
     drivers: Drivers<QuicDevice>,
-    /// Where attempts to connect wait for decisions, if they do.
+    /// Queue of connection attempts that wait for decisions, if enabled.
     incoming: Option<Arc<IncomingQueue>>,
 }
 
@@ -38,7 +38,8 @@ pub type ConnectionHandle = quic_driver::ConnectionHandle<Engine>;
 /// A client's attempt to connect, before the handshake.
 pub type Incoming = quic_driver::IncomingHandle<Engine>;
 
-/// [`Incoming::retry`](quic_driver::IncomingHandle::retry) of a client that has proved its address.
+/// Error of [`Incoming::retry`](quic_driver::IncomingHandle::retry) for a client that has already
+/// proved its address.
 pub type RetryError = quic_driver::RetryError<Engine>;
 
 /// The sending side of a stream.
@@ -59,8 +60,9 @@ pub type PendingOpen = quic_driver::PendingOpen<Engine>;
 pub struct ConnectOptions {
     /// The index of the local socket. `None` uses the first one of the remote address's family.
     pub socket: Option<usize>,
-    /// The index of the processor under [`Placement::Connection`]. `None` uses each in turn. A
-    /// connection from a peer is served by the processor whose socket received its first packet.
+    /// The index of the processor under [`Placement::Connection`]. With `None`, connections use the
+    /// processors in turn. A connection from a peer is served by the processor whose socket
+    /// received its first packet.
     pub processor: Option<usize>,
     /// See [`ConnectionHandle::set_priority`](quic_driver::ConnectionHandle::set_priority).
     pub priority: i32,
@@ -112,10 +114,10 @@ impl Engine {
         self.connect_from(None, remote, server_name, factory)
     }
 
-    /// As [`connect`](Self::connect), from the local socket with this index.
+    /// Connects like [`connect`](Self::connect), from the local socket with this index.
     ///
     /// # Errors
-    /// As `connect`, and if there is no such socket.
+    /// Same errors as `connect`; also fails if there is no such socket.
     pub fn connect_from(
         &self,
         socket: Option<usize>,
@@ -126,10 +128,10 @@ impl Engine {
         self.connect_with(&ConnectOptions { socket, ..ConnectOptions::default() }, remote, server_name, factory)
     }
 
-    /// As [`connect`](Self::connect), with options.
+    /// Connects like [`connect`](Self::connect), with options.
     ///
     /// # Errors
-    /// As `connect`, and if there is no such socket or processor.
+    /// Same errors as `connect`; also fails if there is no such socket or processor.
     pub fn connect_with(
         &self,
         options: &ConnectOptions,
@@ -151,7 +153,7 @@ impl Engine {
         })
     }
 
-    /// The next connection from a client, in the order in which the handshakes completed.
+    /// Returns the next connection from a client, in the order in which the handshakes completed.
     ///
     /// # Errors
     /// If the engine does not accept connections, or has stopped.
@@ -166,7 +168,7 @@ impl Engine {
         }
     }
 
-    /// The next attempt of a client to connect, if
+    /// Returns the next attempt of a client to connect, if
     /// [`incoming_max`](crate::runtime::EngineConfig::incoming_max) is set.
     ///
     /// # Errors
@@ -184,13 +186,13 @@ impl Engine {
         })
     }
 
-    /// The addresses of the sockets, by socket index. Under [`Placement::Connection`], those of the
-    /// first processor.
+    /// Returns the addresses of the sockets, by socket index. Under [`Placement::Connection`],
+    /// those of the first processor.
     pub fn local_addrs(&self) -> &[SocketAddr] {
         self.drivers.local_addrs()
     }
 
-    /// The number of connections, including those that are closing.
+    /// Returns the number of connections, including those that are closing.
     pub fn connection_count(&self) -> usize {
         self.drivers.connection_count()
     }
@@ -200,43 +202,44 @@ impl Engine {
         self.drivers.poll_idle(waker)
     }
 
-    /// Time and traffic of the drivers so far. `None` unless
+    /// Returns time and traffic of the drivers so far. `None` unless
     /// [`measure`](crate::runtime::EngineConfig::measure) is set.
     pub fn costs(&self) -> Option<Costs> {
         self.drivers.costs()
     }
 
-    /// The placement of the engine. [`Placement::Auto`] has been resolved.
+    /// Returns the placement of the engine. [`Placement::Auto`] has been resolved.
     pub fn placement(&self) -> Placement {
         self.drivers.placement()
     }
 
-    /// Counters of the workers that encrypt and decrypt: the crypto pool of [`Placement::Packet`],
-    /// or the path workers of [`Placement::Path`]. `None` under other placements.
+    /// Returns counters of the workers that encrypt and decrypt: the crypto pool of
+    /// [`Placement::Packet`], or the path workers of [`Placement::Path`]. `None` under other
+    /// placements.
     pub fn worker_pool_stats(&self) -> Option<WorkerPoolStats> {
         self.drivers.worker_pool_stats()
     }
 
-    /// Counters of the receive worker. `None` unless the placement is [`Placement::Split`].
+    /// Returns counters of the receive worker. `None` unless the placement is [`Placement::Split`].
     pub fn receive_worker_stats(&self) -> Option<ReceiveWorkerStats> {
         self.drivers.receive_worker_stats()
     }
 
-    /// The current time of the engine's clock. Deadlines of [`block_on`](Self::block_on) refer to
-    /// it.
+    /// Returns the current time of the engine's clock. Deadlines of [`block_on`](Self::block_on)
+    /// refer to it.
     pub fn now(&self) -> Instant {
         self.drivers.now()
     }
 
-    /// Under [`Placement::Inline`], sends data that earlier calls have queued but not sent: data
-    /// that was waiting for more, and data that exceeded the limit of a turn. Has no effect under
-    /// other placements, where the driver's thread sends it.
+    /// Under [`Placement::Inline`], sends data that earlier calls have queued but not sent: corked
+    /// data, and data that exceeded the limit of a turn. Has no effect under other placements,
+    /// where the driver's thread sends it.
     pub fn flush(&self) {
         self.drivers.flush();
     }
 
-    /// Waits until `poll` is ready. Returns `None` at `deadline`. `poll` gets the waker to register
-    /// when it is not ready.
+    /// Waits until `poll` is ready. Returns `None` at `deadline`. `poll` receives the waker to
+    /// register when it is not ready.
     pub fn block_on<T>(&self, deadline: Option<Instant>, poll: impl FnMut(&Waker) -> Poll<T>) -> Option<T> {
         self.drivers.block_on(deadline, poll)
     }

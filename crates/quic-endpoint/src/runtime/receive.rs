@@ -12,25 +12,27 @@
 //! The bytes of a small batch are copied up to three times. For 16 KiB, each copy takes about a
 //! microsecond, and decryption takes ten:
 //!
-//! 1. Here, out of the receive buffer. The connection refers to the batch until the application has
-//!    read it, and the next system call needs the buffer. Passing the buffer on would keep 64 KiB
-//!    alive for less than 16 KiB.
-//! 2. Out of the arena, without headers and tags, when the bytes are delivered to the application
-//!    ([`COMPACT_BELOW`]). A chunk of the arena holds batches of many streams and connections. A
-//!    single byte that is not read would keep 16 KiB alive, and a peer controls what shares a
-//!    chunk. The copy cannot be limited to slices that are small compared to their memory, because
-//!    a slice does not know the size of its memory.
-//! 3. Into the slice of a reader (`Read`, `AsyncRead`). Reading chunks avoids this copy.
+//! 1. The first copy is out of the receive buffer. The connection refers to the batch until the
+//!    application has read it, and the next system call needs the buffer. Passing the buffer on
+//!    would keep 64 KiB alive for less than 16 KiB.
+//! 2. The second copy is out of the arena, without headers and tags, when the bytes are delivered
+//!    to the application ([`COMPACT_BELOW`]). A chunk of the arena holds batches of many streams
+//!    and connections. A single byte that is not read would keep 16 KiB alive, and a peer controls
+//!    what shares a chunk. The copy cannot be limited to slices that are small compared to their
+//!    memory, because a slice does not know the size of its memory.
+//! 3. The third copy is into the slice of a reader (`Read`, `AsyncRead`). Reading chunks avoids
+//!    this copy.
 
 use bytes::{Bytes, BytesMut};
 use net::{BufferPool, FilledBuffer, RECV_BUFFER_BYTES, RecvMeta};
 use quic::ReceiveBuffer;
 use quic_driver::{COMPACT_BELOW, DatagramBuffer, Datagrams};
 
-/// Limit of buffers per system call: a megabyte in total, which fits into the caches of one core.
+/// Maximum number of buffers per system call: a megabyte in total, which fits into the caches of
+/// one core.
 pub(crate) const RECV_BUFFERS: usize = driver::RECV_BATCHES_MAX;
 
-/// Batches shorter than this are copied. Copying 16 KiB takes about a microsecond, a tenth of the
+/// Length below which batches are copied. Copying 16 KiB takes about a microsecond, a tenth of the
 /// time to decrypt it.
 pub(crate) const COPY_BELOW: usize = COMPACT_BELOW;
 
@@ -50,9 +52,9 @@ pub(crate) struct Buffers {
 
 /// The memory of a received batch.
 pub(crate) enum ReceivedData {
-    /// Copied to the arena.
+    /// The batch was copied to the arena.
     Copied(BytesMut),
-    /// In its receive buffer.
+    /// The batch is in its receive buffer.
     FilledBuffer(FilledBuffer),
 }
 
@@ -120,7 +122,7 @@ impl Buffers {
     /// Takes the batch in buffer `index` after a [`fill`](Self::fill).
     ///
     /// # Panics
-    /// If it was taken before.
+    /// If the batch was already taken.
     pub(crate) fn take(&mut self, index: usize) -> Datagrams<ReceivedData> {
         let RecvMeta { source, destination_ip, stride, ecn, .. } = self.metas[index];
         Datagrams { source, destination_ip, stride: stride.max(1), ecn, data: self.take_data(index) }

@@ -1,8 +1,8 @@
 //! [`ReplaceableSocket`]: a UDP socket that can be exchanged while an endpoint uses it.
 //!
-//! A socket that is bound to a network device stops working when the device is removed, also if
-//! another one with the same name and address is made later. An endpoint keeps its sockets for its
-//! whole life. So the socket stays, and what is behind it is exchanged.
+//! A socket that is bound to a network device stops working when the device is removed, even if
+//! another one with the same name and address is created later. An endpoint keeps its sockets for
+//! its whole life. So the endpoint's socket stays, and the socket behind it is replaced.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,22 +16,22 @@ use net::{DatagramSocket, RecvMeta, SendError, SocketCounters, Transmit, UdpSock
 
 use super::socket::LiveSocket;
 
-/// A UDP socket, or the place for one, which a [`SocketSwitch`] exchanges and switches off and on.
+/// A UDP socket, or the place for one, which a [`SocketSwitch`] replaces and switches off and on.
 #[derive(Debug)]
 pub struct ReplaceableSocket {
-    /// None until the first socket is put here.
+    /// The current socket; `None` before the first one is installed.
     inner: Option<UdpSocket>,
-    /// The version of the switch that this handle has seen, and its count of replacements.
+    /// The version of the switch seen by this handle, and its count of replacements.
     version: u64,
     replaced: u64,
-    /// Why nothing is sent now.
+    /// The reason why nothing can be sent now.
     down: Option<String>,
     shared: Arc<Shared>,
-    /// The counters of a place without a socket.
+    /// Counters reported while there is no socket.
     none: SocketCounters,
 }
 
-/// Exchanges what is behind a [`ReplaceableSocket`], from any thread.
+/// Replaces the socket behind a [`ReplaceableSocket`], from any thread.
 #[derive(Debug, Clone)]
 pub struct SocketSwitch {
     shared: Arc<Shared>,
@@ -39,7 +39,7 @@ pub struct SocketSwitch {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Grows with every change; zero is the state at the start.
+    /// Version of the settings, incremented with every change; zero at the start.
     version: AtomicU64,
     state: Mutex<State>,
 }
@@ -48,28 +48,29 @@ struct Shared {
 struct State {
     /// The latest socket. Each handle clones it.
     replacement: Option<UdpSocket>,
-    /// Counts replacements.
+    /// Number of replacements.
     replaced: u64,
     down: Option<String>,
-    /// Of the threads that receive from the handles: at most two, the driver's and a worker's.
+    /// Wakers of the threads that receive from the handles: at most two, the driver's and a
+    /// worker's.
     wakers: Vec<Waker>,
 }
 
-/// Datagrams of a batch that a UDP socket takes (UDP_MAX_SEGMENTS before Linux 6.9).
+/// Maximum number of datagrams in a batch for a UDP socket (UDP_MAX_SEGMENTS before Linux 6.9).
 const SEGMENTS_MAX: usize = 64;
 
-/// Threads to wake, at most. A handle announces itself anew when another one of its socket begins to
-/// receive.
+/// Maximum number of threads to wake. A handle registers again when another handle of its socket
+/// begins to receive.
 const WAKERS_MAX: usize = 8;
 
 impl ReplaceableSocket {
-    /// A socket and its switch.
+    /// Creates a socket and its switch.
     #[must_use]
     pub fn new(socket: UdpSocket) -> (Self, SocketSwitch) {
         Self::with(Some(socket))
     }
 
-    /// A place without a socket: it receives nothing, and nothing can be sent.
+    /// Returns a place without a socket: it receives nothing, and nothing can be sent.
     #[must_use]
     pub fn vacant() -> (Self, SocketSwitch) {
         Self::with(None)
@@ -81,7 +82,7 @@ impl ReplaceableSocket {
         (Self { inner, version: 0, replaced: 0, down: None, shared, none: SocketCounters::default() }, switch)
     }
 
-    /// Adopts what the switch has changed. Nearly always that is nothing, and one load.
+    /// Adopts changes of the switch. Nearly always there are none, and the cost is one load.
     #[inline]
     fn refresh(&mut self) {
         if self.shared.version.load(Ordering::Acquire) != self.version {
@@ -98,7 +99,7 @@ impl ReplaceableSocket {
             match replacement.try_clone() {
                 Ok(socket) => (self.inner, self.replaced) = (Some(socket), state.replaced),
                 Err(error) => {
-                    // Tried again with the next call.
+                    // The next call tries again.
                     self.down = Some(format!("its socket cannot be exchanged: {error}"));
                     return;
                 }
@@ -109,7 +110,7 @@ impl ReplaceableSocket {
 }
 
 impl SocketSwitch {
-    /// Puts another socket behind all handles, and switches it on.
+    /// Installs another socket behind all handles, and switches it on.
     pub fn replace(&self, socket: UdpSocket) {
         self.change(|state| {
             (state.replacement, state.down) = (Some(socket), None);
@@ -117,13 +118,13 @@ impl SocketSwitch {
         });
     }
 
-    /// From now on nothing is sent, and senders learn the reason at once: the path becomes silent
-    /// without waiting for acknowledgements that cannot come.
+    /// Stops sending, and reports the reason to senders at once: the path becomes silent without
+    /// waiting for acknowledgements that cannot come.
     pub fn switch_off(&self, reason: &str) {
         self.change(|state| state.down = Some(reason.to_owned()));
     }
 
-    /// Sends again.
+    /// Resumes sending.
     pub fn switch_on(&self) {
         self.change(|state| state.down = None);
     }
@@ -147,7 +148,7 @@ impl DatagramSocket for ReplaceableSocket {
     }
 
     fn max_gso_segments(&self) -> usize {
-        // The driver asks once. A socket with a lower limit divides batches itself.
+        // The driver asks only once. A socket with a lower limit splits batches itself.
         self.inner.as_ref().map_or(SEGMENTS_MAX, DatagramSocket::max_gso_segments)
     }
 

@@ -13,13 +13,13 @@ use net::{DatagramSocket, MemorySocket, RecvMeta, SendError, SocketCounters, Tra
 
 /// A [`DatagramSocket`] that announces arrivals.
 pub trait LiveSocket: DatagramSocket {
-    /// How arrivals are announced. `waker` is for [`Readiness::Waker`]. Called when a processor
-    /// begins to receive from the socket.
+    /// Returns how arrivals are announced. `waker` serves [`Readiness::Waker`]. Called when a
+    /// processor begins to receive from the socket.
     fn readiness(&mut self, waker: &Waker) -> Readiness;
 
-    /// Another handle of the same socket, for a processor that only receives while this one only
-    /// sends. `None` if that is not possible: the two processors then share this handle behind a
-    /// lock.
+    /// Creates another handle of the same socket, for a processor that only receives while this one
+    /// only sends. `None` if that is not possible: the two processors then share this handle behind
+    /// a lock.
     ///
     /// # Errors
     /// If the system reports an error.
@@ -27,8 +27,8 @@ pub trait LiveSocket: DatagramSocket {
         Ok(None)
     }
 
-    /// How often what is behind this handle was exchanged. After a change, [`readiness`](Self::readiness)
-    /// is asked again.
+    /// Returns how often the socket behind this handle was replaced. After a change, the caller
+    /// queries [`readiness`](Self::readiness) again.
     fn replacements(&mut self) -> u64 {
         0
     }
@@ -69,7 +69,8 @@ impl<S: LiveSocket + ?Sized> LiveSocket for Box<S> {
     }
 }
 
-/// For tests. There is no second handle, because the intercept must see all calls.
+/// This implementation serves tests. There is no second handle, because the intercept must see all
+/// calls.
 impl<S: LiveSocket, I: Intercept> LiveSocket for InterceptedSocket<S, I> {
     fn readiness(&mut self, waker: &Waker) -> Readiness {
         self.intercept.set_waker(waker);
@@ -80,12 +81,12 @@ impl<S: LiveSocket, I: Intercept> LiveSocket for InterceptedSocket<S, I> {
 /// A socket handle that two processors share behind a lock.
 pub(crate) struct SharedSocket {
     inner: Arc<Mutex<Box<dyn LiveSocket>>>,
-    /// The counters as of this handle's last call.
+    /// Counters as of this handle's last call.
     counters: SocketCounters,
 }
 
 impl SharedSocket {
-    /// Two handles of one socket.
+    /// Creates two handles of one socket.
     pub(crate) fn pair(socket: Box<dyn LiveSocket>) -> [Box<dyn LiveSocket>; 2] {
         let inner = Arc::new(Mutex::new(socket));
         let handle = |inner| Box::new(Self { inner, counters: SocketCounters::default() });

@@ -8,15 +8,16 @@ use super::reasons::{Reason, Unused};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Candidate {
-    /// The address to bind; port 0 lets the system choose, a new one for each path.
+    /// The address to bind; with port 0 the system chooses a new port for each path.
     pub local: SocketAddr,
-    /// The device to bind; none for a path inside this host, and on systems that cannot.
+    /// The device to bind; `None` for a path inside this host, and on systems that cannot bind to
+    /// devices.
     pub device: Option<String>,
     /// The receiver's address.
     pub remote: SocketAddr,
-    /// Used only while no other path works.
+    /// Whether the path is used only while no other path works.
     pub backup: bool,
-    /// Why it was chosen.
+    /// The reason for the choice.
     pub why: Reason,
 }
 
@@ -30,7 +31,7 @@ pub struct Rejected {
     pub local: Option<SocketAddr>,
     /// The receiver's address; `None` if the reason applies to all of them.
     pub remote: Option<SocketAddr>,
-    /// Why not.
+    /// The reason for the rejection.
     pub why: Unused,
 }
 
@@ -40,7 +41,7 @@ pub struct Rejected {
 pub struct Choice {
     /// The paths to open, best first; backups come last.
     pub candidates: Vec<Candidate>,
-    /// All others. Those with [`Unused::is_spare`] would work as far as this host knows, and can be
-    /// tried if no candidate gets an answer.
+    /// All other pairs. Pairs with [`Unused::is_spare`] would work as far as this host knows, and
+    /// can be tried if no candidate gets an answer.
     pub rejected: Vec<Rejected>,
 }

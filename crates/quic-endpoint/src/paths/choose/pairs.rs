@@ -12,18 +12,18 @@ use super::request::Reachable;
 use super::slots::{Slot, Slots};
 use crate::paths::binding::is_link_local;
 
-/// A local address, a remote address, and how one is reached from the other.
+/// A local address, a remote address, and the link between them.
 #[derive(Debug)]
 pub(super) struct Pair {
     /// Index into [`Pairs::slots`].
     pub(super) slot: usize,
-    /// The receiver's card: its number, from 0.
+    /// Number of the receiver's card, from 0.
     pub(super) card: usize,
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
     pub(super) link: Link,
     rank: Rank,
-    /// Index into the remote addresses.
+    /// Index of the remote address.
     remote_index: usize,
 }
 
@@ -35,7 +35,7 @@ type Rank = (u8, bool, bool, usize, usize);
 pub(super) struct Pairs {
     pub(super) slots: Vec<Slot>,
     pub(super) pairs: Vec<Pair>,
-    /// Slot and card, and the pairs between them as indices into `pairs`, best first; never empty.
+    /// The pairs between each slot and card as indices into `pairs`, best first; never empty.
     pub(super) between: BTreeMap<(usize, usize), Vec<usize>>,
     pub(super) card_count: usize,
     pub(super) is_loop: bool,
@@ -95,7 +95,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn run(&self, reachable: &mut Reachable<'_>, pairs: &mut Vec<Pair>, rejected: &mut Vec<Rejected>) {
-        // The most specific reason why no address of the slot fits the remote one.
+        // The most specific reason for which no address of the slot fits the remote one.
         let mut unfit = Unused::OtherFamily;
         let mut is_settled = false;
         for (local_index, address) in self.slot.addresses.iter().enumerate() {
@@ -110,7 +110,7 @@ impl Search<'_> {
             is_settled = true;
             let local = address.with_port(self.slot.port);
             let remote = scoped(self.remote, address.scope_id);
-            // Whether the port is free shows when the path is opened.
+            // Opening the path shows whether the port is free.
             match reachable(address.with_port(0), self.slot.name.as_deref(), remote) {
                 Ok(()) => pairs.push(Pair {
                     slot: self.slot_index,
@@ -143,8 +143,8 @@ impl Search<'_> {
     }
 }
 
-/// How packets would get from `local` to `remote` if the routes allow it, or why they cannot;
-/// `None` as the reason where the families differ.
+/// Returns the link from `local` to `remote` if the routes allow it, or the reason against it; the
+/// reason is `None` if the families differ.
 fn link(local: &InterfaceAddress, remote: SocketAddr, slots: &Slots) -> Result<Link, Option<Unused>> {
     let (from, to) = (local.ip, remote.ip());
     if from.is_ipv4() != to.is_ipv4() {
@@ -175,7 +175,7 @@ fn link(local: &InterfaceAddress, remote: SocketAddr, slots: &Slots) -> Result<L
     })
 }
 
-/// A link-local address of another host is reached over our own link.
+/// Returns `remote` with the scope of our own link if it is a link-local address of another host.
 fn scoped(remote: SocketAddr, scope_id: u32) -> SocketAddr {
     match remote {
         SocketAddr::V6(mut six) if six.ip().is_unicast_link_local() => {
@@ -186,8 +186,8 @@ fn scoped(remote: SocketAddr, scope_id: u32) -> SocketAddr {
     }
 }
 
-/// Whether an address means the same host everywhere. Pairs of one kind go first, as in RFC 6724,
-/// section 5, rules 2 and 6.
+/// Scope of an address: whether it means the same host everywhere. Pairs of one kind are preferred,
+/// as in RFC 6724, section 5, rules 2 and 6.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Public,
@@ -196,7 +196,7 @@ enum Kind {
 
 fn kind(ip: IpAddr) -> Kind {
     let is_private = match ip {
-        // RFC 1918, and RFC 6598 for providers' translators.
+        // RFC 1918, and RFC 6598 for carrier-grade NAT.
         IpAddr::V4(ip) => ip.is_private() || ip.is_loopback() || ip.octets()[0] == 100 && ip.octets()[1] & 0xc0 == 64,
         // RFC 4193.
         IpAddr::V6(ip) => ip.is_unique_local() || ip.is_loopback(),
@@ -204,11 +204,10 @@ fn kind(ip: IpAddr) -> Kind {
     if is_private || is_link_local(ip) { Kind::Private } else { Kind::Public }
 }
 
-/// Gives each pair the number of the receiver's card: addresses that lie on the same of our links,
-/// the k-th IPv4 with the k-th IPv6. Returns how many cards there are.
+/// Assigns each pair the number of the receiver's card: the k-th IPv4 and the k-th IPv6 address on
+/// the same local link share a card. Returns the number of cards.
 fn number_cards(pairs: &mut [Pair]) -> usize {
-    // For each remote address the slots on whose links it lies; for addresses behind routes that is
-    // none.
+    // For each remote address, the slots on whose links it lies; none for addresses behind routes.
     let mut links: BTreeMap<usize, (bool, Vec<usize>)> = BTreeMap::new();
     for pair in pairs.iter() {
         let (_, slots) = links.entry(pair.remote_index).or_insert_with(|| (pair.remote.is_ipv6(), Vec::new()));

@@ -4,17 +4,17 @@
 use std::fmt;
 use std::net::IpAddr;
 
-/// Why a path was chosen.
+/// Reason why a path was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reason {
-    /// How this host gets there.
+    /// The kind of link to the remote address.
     pub link: Link,
     /// The rule that chose it.
     pub turn: Turn,
 }
 
-/// How this host gets from one address to the other, best first.
+/// Kind of link between two addresses, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Link {
@@ -33,27 +33,27 @@ pub enum Link {
     PrivateRoute,
 }
 
-/// Which rule took a path.
+/// Rule that added a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Turn {
-    /// Neither end was used before.
+    /// Both ends were unused before.
     Pair,
     /// The interface would be idle otherwise.
     IdleInterface,
     /// The receiver's address would be idle otherwise.
     IdleRemote,
-    /// `--paths` asks for more: another pair of used ends.
+    /// `--paths` requests more: another pair of used ends.
     MorePairs,
-    /// `--paths` asks for more: other addresses of the same pair.
+    /// `--paths` requests more: other addresses of the same pair.
     OtherAddresses,
-    /// `--paths` asks for more: the same addresses from another port.
+    /// `--paths` requests more: the same addresses from another port.
     OtherPort,
-    /// `--path` asks for it.
+    /// `--path` requests it.
     Asked,
 }
 
-/// Why an interface, an address or a pair is not used.
+/// Reason why an interface, an address or a pair is not used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unused {
@@ -69,16 +69,16 @@ pub enum Unused {
     OtherFamily,
     /// Only one of the two addresses is link-local.
     LinkLocal,
-    /// This host has the address too.
+    /// This host also has the address.
     OwnAddress,
-    /// The address is not one host's, or has port 0.
+    /// The address is not a host address, or has port 0.
     NotAHost,
-    /// Beyond [`REMOTES_MAX`](super::REMOTES_MAX).
+    /// The address exceeds [`REMOTES_MAX`](super::REMOTES_MAX).
     TooMany,
-    /// The routes or the address do not allow it; holds the system's error.
+    /// The routes or the address do not allow the pair; holds the system's error.
     NoRoute(String),
-    /// The interface is a tunnel of Litz over the other interfaces: through it, their packets would be
-    /// encrypted twice.
+    /// The interface is a Litz tunnel over the other interfaces, which would encrypt their packets
+    /// twice.
     Tunnel,
     /// Another address pair between the same two cards is used.
     PairUsed,
@@ -100,31 +100,31 @@ pub enum ChooseError {
     UnknownInterface {
         /// The name.
         name: String,
-        /// Those that exist.
+        /// The interfaces that exist.
         known: Vec<String>,
     },
     /// No interface has this address.
     NotOurAddress {
         /// The address.
         ip: IpAddr,
-        /// Those that this host has.
+        /// The addresses that this host has.
         ours: Vec<IpAddr>,
     },
-    /// A remote address that the ticket does not name, so that its port is open.
+    /// The port is missing, because the ticket does not name this remote address.
     NoPort(IpAddr),
-    /// More paths are asked for one by one than in all.
+    /// The number of `--path` options exceeds `--paths`.
     MorePathsThanAllowed {
-        /// Asked for one by one.
+        /// Number of `--path` options.
         paths: usize,
-        /// In all.
+        /// Value of `--paths`.
         limit: usize,
     },
-    /// More than [`PATHS_MAX`](crate::paths::PATHS_MAX).
+    /// The number exceeds [`PATHS_MAX`](crate::paths::PATHS_MAX).
     TooManyPaths(usize),
 }
 
 impl Link {
-    /// A stable identifier for programs.
+    /// Returns a stable identifier for programs.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -136,7 +136,7 @@ impl Link {
         }
     }
 
-    /// Smaller is better; subnets are equally good whatever their size.
+    /// Returns the rank of the link, smaller is better; subnets are equal regardless of their size.
     pub(super) const fn class(self) -> u8 {
         match self {
             Self::SameHost => 0,
@@ -149,7 +149,7 @@ impl Link {
 }
 
 impl Turn {
-    /// A stable identifier for programs.
+    /// Returns a stable identifier for programs.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -165,13 +165,13 @@ impl Turn {
 }
 
 impl Unused {
-    /// Whether it would work as far as this host knows.
+    /// Returns whether the pair would work as far as this host knows.
     #[must_use]
     pub const fn is_spare(&self) -> bool {
         matches!(self, Self::Tunnel | Self::PairUsed | Self::EndsUsed | Self::BeyondLimit(_))
     }
 
-    /// A stable identifier for programs.
+    /// Returns a stable identifier for programs.
     #[must_use]
     pub const fn label(&self) -> &'static str {
         match self {
@@ -257,7 +257,7 @@ impl fmt::Display for ChooseError {
             Self::NoTable(error) => write!(f, "cannot list the network interfaces: {error}"),
             Self::UnknownInterface { name, known } => {
                 write!(f, "no interface is called {name}; there are {}", known.join(", "))?;
-                // Names may contain a hyphen, too.
+                // Names may also contain a hyphen.
                 match name.rsplit_once('-') {
                     Some((local, remote)) if known.iter().any(|known| known == local) => {
                         write!(f, ". If a path from {local} is meant, {remote} must be an IP address")

@@ -16,10 +16,10 @@ use crate::paths::spec::PathSpec;
 pub struct Request<'a> {
     /// The interfaces of this host, in order of preference.
     pub interfaces: &'a [Interface],
-    /// The receiver's addresses in the ticket's order, names looked up; the first [`REMOTES_MAX`]
+    /// The receiver's resolved addresses in the ticket's order; only the first [`REMOTES_MAX`]
     /// count.
     pub remotes: &'a [SocketAddr],
-    /// The values of `--path`; empty applies the rules.
+    /// Values of `--path`; if empty, the rules choose the paths.
     pub paths: &'a [PathSpec],
     /// The value of `--paths`, 1 to [`PATHS_MAX`](crate::paths::PATHS_MAX); `None` chooses the
     /// useful paths, at most [`PATHS_DEFAULT`](crate::paths::PATHS_DEFAULT), or every `--path`.
@@ -27,7 +27,7 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Asks for the useful paths from `interfaces` to `remotes`.
+    /// Requests the useful paths from `interfaces` to `remotes`.
     #[must_use]
     pub const fn new(interfaces: &'a [Interface], remotes: &'a [SocketAddr]) -> Self {
         Self { interfaces, remotes, paths: &[], limit: None }
@@ -48,9 +48,10 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Answers whether a datagram can leave from an address over a device to an address:
+/// Returns whether a datagram can leave from an address over a device to an address:
 /// [`net::reachable`] on a real host.
 pub type Reachable<'a> = dyn FnMut(SocketAddr, Option<&str>, SocketAddr) -> io::Result<()> + 'a;
 
-/// Addresses of a receiver that are considered. A ticket has 16, and each may be a name of several.
+/// Maximum number of receiver addresses that are considered. A ticket has 16, and each may be a
+/// name with several addresses.
 pub const REMOTES_MAX: usize = 64;

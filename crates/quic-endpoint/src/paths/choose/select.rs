@@ -9,11 +9,11 @@ use crate::paths::binding::device_to_bind;
 
 /// The number and kind of paths to choose.
 pub(super) struct PathCriteria {
-    /// The most.
+    /// Maximum number of paths.
     pub(super) limit: usize,
-    /// Go on until there are that many.
+    /// Whether to add paths until `limit` is reached.
     pub(super) fill: bool,
-    /// The rules choose, not `--path`.
+    /// Whether the rules choose the paths, not `--path`.
     pub(super) automatic: bool,
 }
 
@@ -63,8 +63,8 @@ struct Selection<'a> {
 }
 
 impl Selection<'_> {
-    /// Rule 1: for each class of links, the most pairs in which no interface and no card occurs
-    /// twice. Pairs of a better class stay.
+    /// Applies rule 1: for each class of links, the largest set of pairs in which no interface and
+    /// no card occurs twice. Pairs of a better class stay.
     fn match_cards(&mut self) {
         let classes: BTreeSet<u8> = self.groups().map(|(_, best)| self.pairs.pairs[best].link.class()).collect();
         for class in classes {
@@ -84,7 +84,7 @@ impl Selection<'_> {
         }
     }
 
-    /// Rule 2.
+    /// Applies rule 2.
     fn use_idle_slots(&mut self) {
         for slot in 0..self.pairs.slots.len() {
             let mine = self.groups().filter(|((of, _), _)| *of == slot && self.slot_uses[slot] == 0);
@@ -95,7 +95,7 @@ impl Selection<'_> {
         }
     }
 
-    /// Rule 3.
+    /// Applies rule 3.
     fn use_idle_cards(&mut self) {
         for card in 0..self.pairs.card_count {
             let its = self.groups().filter(|((_, of), _)| *of == card && self.card_uses[card] == 0);
@@ -106,7 +106,7 @@ impl Selection<'_> {
         }
     }
 
-    /// Pairs of cards that are not used yet.
+    /// Adds pairs of cards that are not used yet.
     fn add_pairs(&mut self) {
         while self.chosen.len() < self.limit {
             let unused = self.groups().filter(|(ends, _)| !self.is_used(*ends));
@@ -118,7 +118,7 @@ impl Selection<'_> {
         }
     }
 
-    /// Other addresses between cards that are in use.
+    /// Adds other addresses between cards that are in use.
     fn add_addresses(&mut self) {
         while self.chosen.len() < self.limit {
             let taken: BTreeSet<usize> = self.chosen.iter().map(|(pair, _)| *pair).collect();
@@ -135,7 +135,7 @@ impl Selection<'_> {
         }
     }
 
-    /// With `--path`: in the order in which they were given, backups last.
+    /// Adds the paths of `--path` in the given order, backups last.
     fn follow_the_user(&mut self) {
         let slots = &self.pairs.slots;
         let slot_of = |(pair, _): &(usize, Turn)| self.pairs.pairs[*pair].slot;
@@ -171,7 +171,7 @@ impl Selection<'_> {
         candidates.collect()
     }
 
-    /// The pairs that work and are not used.
+    /// Returns the pairs that work and are not used.
     fn unused(&self) -> Vec<Rejected> {
         let taken: BTreeSet<usize> = self.chosen.iter().map(|(pair, _)| *pair).collect();
         let left = self.pairs.pairs.iter().enumerate().filter(|(index, _)| !taken.contains(index));
@@ -188,7 +188,7 @@ impl Selection<'_> {
         rejected.collect()
     }
 
-    /// Slot and card, and the best pair between them.
+    /// Returns each slot and card with the best pair between them.
     fn groups(&self) -> impl Iterator<Item = ((usize, usize), usize)> + '_ {
         self.pairs.between.iter().map(|(ends, pairs)| (*ends, pairs[0]))
     }
@@ -202,7 +202,8 @@ impl Selection<'_> {
     }
 }
 
-/// Used pairs once more, from other ports, in turn. One with a port of its own cannot be repeated.
+/// Adds used pairs again from other ports, in turn. A pair with a port of its own cannot be
+/// repeated.
 fn add_ports(candidates: &mut Vec<Candidate>, limit: usize) {
     let repeatable: Vec<Candidate> = candidates.iter().filter(|path| path.local.port() == 0).cloned().collect();
     let missing = limit.saturating_sub(candidates.len());
@@ -211,9 +212,9 @@ fn add_ports(candidates: &mut Vec<Candidate>, limit: usize) {
     }
 }
 
-/// A maximum matching of slots and cards, as card → slot (Kuhn's algorithm with augmenting paths).
-/// Slots are matched in order, and no slot is reassigned while one of its cards is free, so the
-/// first slots are matched with the first cards.
+/// Returns a maximum matching of slots and cards, as card → slot (Kuhn's algorithm with augmenting
+/// paths). Slots are matched in order, and no slot is reassigned while one of its cards is free, so
+/// the first slots are matched with the first cards.
 fn matching(usable_cards: &BTreeMap<usize, Vec<usize>>) -> BTreeMap<usize, usize> {
     let mut assigned = BTreeMap::new();
     for &slot in usable_cards.keys() {
@@ -222,8 +223,8 @@ fn matching(usable_cards: &BTreeMap<usize, Vec<usize>>) -> BTreeMap<usize, usize
     assigned
 }
 
-/// Finds a card for `slot`. Recursion is no deeper than there are cards,
-/// [`REMOTES_MAX`](super::REMOTES_MAX) at most.
+/// Finds a card for `slot`. The recursion depth is at most the number of cards,
+/// [`REMOTES_MAX`](super::REMOTES_MAX).
 fn assign_card(
     slot: usize,
     usable_cards: &BTreeMap<usize, Vec<usize>>,

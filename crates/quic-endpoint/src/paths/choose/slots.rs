@@ -1,5 +1,5 @@
-//! The possible ends of paths: the local interfaces, or the values of `--path` in their place, and
-//! the receiver's addresses.
+//! Possible ends of paths: the local interfaces, or the values of `--path` in their place, and the
+//! receiver's addresses.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -13,33 +13,33 @@ use crate::paths::binding::is_link_local;
 use crate::paths::limits::PATHS_MAX;
 use crate::paths::spec::{LocalSpec, PathSpec, is_host};
 
-/// One place where paths begin: an interface, or one `--path`.
+/// A possible local end of paths: an interface, or one `--path`.
 #[derive(Debug)]
 pub(super) struct Slot {
-    /// The interface's name; none inside this host.
+    /// The interface's name; `None` inside this host.
     pub(super) name: Option<String>,
-    /// Those a path may begin at; empty if it cannot.
+    /// Addresses at which a path may begin; empty if no path can begin here.
     pub(super) addresses: Vec<InterfaceAddress>,
     pub(super) port: u16,
-    /// The only remote address it takes, as an index into [`Slots::remotes`]; none takes those of
-    /// the ticket.
+    /// The only permitted remote address, as an index into [`Slots::remotes`]; `None` permits those
+    /// of the ticket.
     pub(super) remote: Option<usize>,
     pub(super) backup: bool,
-    /// It is a tunnel of Litz, and the user did not name it.
+    /// Whether it is a Litz tunnel that the user did not name.
     pub(super) is_tunnel: bool,
 }
 
-/// All of them.
+/// All slots and remote addresses.
 #[derive(Debug)]
 pub(super) struct Slots {
     pub(super) slots: Vec<Slot>,
-    /// Each once; usable ones only.
+    /// Usable remote addresses, without duplicates.
     pub(super) remotes: Vec<SocketAddr>,
-    /// How many of them, from the first on, the ticket names.
+    /// Number of leading entries that the ticket names.
     pub(super) ticket_count: usize,
-    /// All remote addresses are this host's.
+    /// Whether all remote addresses belong to this host.
     pub(super) same_host: bool,
-    /// No `--path` was given, and all remote addresses are this host's.
+    /// Whether no `--path` was given and all remote addresses belong to this host.
     pub(super) is_loop: bool,
     pub(super) rejected: Vec<Rejected>,
 }
@@ -87,13 +87,13 @@ impl Slots {
         self
     }
 
-    /// Whether this remote address was dropped for all.
+    /// Returns whether this remote address was dropped for all slots.
     pub(super) fn is_dropped(&self, remote: SocketAddr) -> bool {
         self.rejected.iter().any(|rejected| rejected.device.is_none() && rejected.remote == Some(remote))
     }
 }
 
-/// The ticket's addresses that can be a host's, each once.
+/// Returns the ticket's valid host addresses, without duplicates.
 fn usable_remotes(remotes: &[SocketAddr], rejected: &mut Vec<Rejected>) -> Vec<SocketAddr> {
     let mut usable: Vec<SocketAddr> = Vec::new();
     for &remote in remotes {
@@ -112,8 +112,8 @@ fn usable_remotes(remotes: &[SocketAddr], rejected: &mut Vec<Rejected>) -> Vec<S
     usable
 }
 
-/// The index of the remote address that `path` asks for, which is added if the ticket does not name
-/// it.
+/// Returns the index of the remote address that `path` requests; adds the address if the ticket
+/// does not name it.
 fn remote_of(
     path: &PathSpec,
     ticket: &[SocketAddr],
@@ -134,7 +134,7 @@ fn remote_of(
     Ok(Some(index))
 }
 
-/// Inside this host packets leave from the address they go to.
+/// Returns the slot for paths inside this host, where packets leave from the address they go to.
 fn loop_slot(remotes: &[SocketAddr]) -> Slot {
     let whole = |ip: IpAddr| if ip.is_ipv4() { 32 } else { 128 };
     let scope_of = |remote: &SocketAddr| match remote {
@@ -199,7 +199,7 @@ fn by_path(
     Ok(slots)
 }
 
-/// The interface at which `path` begins, and its address if one is given.
+/// Returns the interface at which `path` begins, and its address if one is given.
 fn place_of<'a>(path: &PathSpec, interfaces: &'a [Interface]) -> Result<(&'a Interface, Option<IpAddr>), ChooseError> {
     match &path.local {
         LocalSpec::Interface(name) => {
@@ -218,7 +218,7 @@ fn place_of<'a>(path: &PathSpec, interfaces: &'a [Interface]) -> Result<(&'a Int
     }
 }
 
-/// The reason why no path can begin at the interface, if there is one.
+/// Returns the reason why no path can begin at the interface, if there is one.
 fn defect(interface: &Interface) -> Option<Unused> {
     if !interface.is_up {
         Some(Unused::Down)
@@ -235,7 +235,8 @@ fn about(interface: &str, why: Unused) -> Rejected {
     Rejected { device: Some(interface.to_owned()), local: None, remote: None, why }
 }
 
-/// Each once: one that was given with two prefixes counts with the wider subnet.
+/// Returns the interface's addresses without duplicates: one that was given with two prefixes
+/// counts with the wider subnet.
 fn addresses(interface: &Interface) -> Vec<InterfaceAddress> {
     let mut found: Vec<InterfaceAddress> = Vec::new();
     for address in &interface.addresses {
@@ -248,5 +249,5 @@ fn addresses(interface: &Interface) -> Vec<InterfaceAddress> {
     found
 }
 
-/// Each is paired with each of the receiver's addresses.
+/// Maximum number of addresses per interface; each is paired with each of the receiver's addresses.
 const ADDRESSES_PER_INTERFACE_MAX: usize = 16;

@@ -1,4 +1,4 @@
-//! Starting an engine: the protocol of each driver, from the engine's configuration.
+//! Starts an engine: creates the protocol of each driver from the engine's configuration.
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ impl Engine {
     /// Starts an engine over `sockets`.
     ///
     /// Under [`Placement::Connection`](crate::Placement::Connection) each processor has the same
-    /// number of sockets of its own: first those of the first processor, then those of the second.
-    /// An endpoint that accepts connections binds them to the same addresses with `SO_REUSEPORT`,
-    /// so that clients use one address. A packet received from another processor's socket is passed
-    /// to the right one.
+    /// number of sockets of its own: first the sockets of the first processor, then those of the
+    /// second. An endpoint that accepts connections binds them to the same addresses with
+    /// `SO_REUSEPORT`, so that clients use one address. A packet received from another processor's
+    /// socket is passed to the right one.
     ///
     /// # Errors
     /// If there is no socket, the configuration is invalid, or the system refuses a poll, a thread
@@ -44,12 +44,12 @@ impl Engine {
 /// The protocols of the drivers of an engine.
 pub(super) struct Protocols {
     pub(super) drivers: Vec<LiveQuic>,
-    /// Where attempts to connect wait for decisions, if they do.
+    /// Queue of connection attempts that wait for decisions, if enabled.
     pub(super) incoming: Option<Arc<IncomingQueue>>,
 }
 
 impl Protocols {
-    /// The protocols of `count` drivers. All unguessable values are derived from `secret`.
+    /// Creates the protocols of `count` drivers. All unguessable values are derived from `secret`.
     pub(super) fn new(
         config: &EngineConfig,
         secret: &[u8; 32],
@@ -65,7 +65,8 @@ impl Protocols {
             Some(key) => secrets.with_reset_key(key),
             None => secrets,
         };
-        // Endpoints of one engine share the tokens, whichever driver serves a connection.
+        // Endpoints of one engine share the tokens, regardless of the driver that serves a
+        // connection.
         let token_memory = config.address_tokens.then(|| Arc::new(TokenMemory::new()));
         let secrets = if config.address_tokens {
             let since_start = now.saturating_since(Instant::ZERO);
@@ -106,7 +107,7 @@ pub(super) fn settings(config: &EngineConfig) -> DriverSettings {
     }
 }
 
-/// The limits that handles enforce.
+/// Returns the limits that handles enforce.
 pub(super) fn limits(config: &EngineConfig) -> Limits {
     Limits {
         outbox_bytes_max: config.outbox_bytes_max,

@@ -12,7 +12,7 @@ use crate::runtime::socket::LiveSocket;
 pub struct SteppedEnv {
     /// The clock.
     pub clock: ManualClock,
-    /// The secret that connection IDs and other unguessable values are derived from.
+    /// Secret from which connection IDs and other unguessable values are derived.
     pub secret: [u8; 32],
 }
 
@@ -25,11 +25,12 @@ pub struct SteppedEnv {
 pub struct SteppedEngine(SteppedDrivers<QuicDevice>);
 
 impl Engine {
-    /// As [`start`](Self::start), with the clock and the secret of `env` and without threads.
+    /// Starts an engine like [`start`](Self::start), with the clock and the secret of `env` and
+    /// without threads.
     ///
     /// # Errors
-    /// As `start`, and if the placement is [`Placement::Auto`](crate::Placement::Auto), which
-    /// depends on the machine.
+    /// Same errors as `start`; also fails if the placement is
+    /// [`Placement::Auto`](crate::Placement::Auto), which depends on the machine.
     pub fn start_stepped(
         config: EngineConfig,
         sockets: Vec<Box<dyn LiveSocket>>,
@@ -72,7 +73,7 @@ impl SteppedEngine {
         self.0.turn_of(processor);
     }
 
-    /// When the first turn of any processor is due.
+    /// Returns the time at which the first turn of any processor is due.
     #[must_use]
     pub fn due_at(&self) -> Option<Instant> {
         self.0.due_at()
