@@ -1,4 +1,4 @@
-//! The state that a QUIC driver shares with applications: the types that it names, its limits, and the
+//! The state that a QUIC driver shares with applications: its named types, its limits, and the
 //! request for a connection.
 
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub struct Limits {
     /// Bytes that a stream's inbox holds for its reader. While it is full, received bytes stay in
     /// the connection and use up the peer's flow-control credit.
     pub inbox_bytes_max: usize,
-    /// The length of the longest message that is sent or accepted.
+    /// Maximum length of a message that is sent or accepted.
     pub message_len_max: usize,
     /// Received chunks of a stream shorter than this are copied out of their receive buffer, so
     /// that a slow reader keeps no whole buffers alive: [`COMPACT_BELOW`], or
@@ -39,7 +39,7 @@ pub struct Limits {
     /// Whether connections from peers are accepted.
     pub is_listening: bool,
     /// Whether the application gets the connection of a client with its first 0-RTT stream, before
-    /// the handshake is complete. Then it may answer before the client has shown that it is there.
+    /// the handshake is complete. It may then answer before the client has proved its presence.
     pub accepts_early: bool,
 }
 
@@ -51,7 +51,7 @@ pub struct Connect {
     pub factory: Arc<dyn SessionFactory>,
 }
 
-/// Received chunks shorter than this are copied out of their receive buffer before they wait for
-/// the application. An application that does not read would otherwise keep whole buffers alive.
+/// Received chunks shorter than this are copied out of their receive buffer before they are queued
+/// for the application. An application that does not read would otherwise keep whole buffers alive.
 /// With this bound, an inbox pins at most four times the bytes that it holds.
 pub const COMPACT_BELOW: usize = driver::INTERACTIVE_MAX;

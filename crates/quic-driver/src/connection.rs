@@ -38,34 +38,36 @@ pub struct Connection<K: Packets> {
     observer: Option<EventObserver>,
     /// Keys leased to workers.
     leases: LeaseTable,
-    /// Reported to the application instead of the reason that the protocol gives for the close.
+    /// Close reason reported to the application instead of the protocol's reason.
     pub(crate) end_override: Option<Closed>,
-    /// The last error that the system reported for a batch of the handshake.
+    /// Last error that the system reported for a batch of the handshake.
     pub(crate) last_send_error: Option<String>,
-    /// Refusals of the system after the handshake.
+    /// The system's refusals to send after the handshake.
     pub(crate) refusals: Refusals,
     writers: BTreeMap<StreamId, Arc<SendCell>>,
     /// Delivers received data. `None` while the receive half is [detached](DetachedState) and after
     /// it was lost.
     pub(crate) delivery: Option<Delivery>,
     pub(crate) detached: Option<Box<DetachedState<K>>>,
-    /// A bulk transfer arrives, so that the receive half should be detached, but not before
-    /// `attached_until`.
+    /// Whether a bulk transfer is arriving, so that the receive half should be detached, but not
+    /// before `attached_until`.
     pub(crate) bulk_arrives: bool,
     pub(crate) attached_until: Instant,
     /// Requests for streams that wait until the peer permits more streams.
     opens: [VecDeque<OpenReplySender>; 2],
-    /// Those for 0-RTT, which wait for the end of the handshake if that is not possible.
+    /// Requests for 0-RTT streams, which wait for the end of the handshake if 0-RTT is not
+    /// possible.
     early_opens: [VecDeque<OpenReplySender>; 2],
-    /// The application may have the connection.
+    /// Whether the application may have the connection.
     is_available: bool,
     messages: OutgoingMessages,
     /// Path requests that wait until the handshake is confirmed. At most
     /// [`PATH_REQUESTS_MAX`](crate::cells::connection::PATH_REQUESTS_MAX).
     paths: Vec<PathRequest>,
-    /// Datagrams that the connection has no space for. Bounded with those in the cell.
+    /// Datagrams that the connection has no space for. Their size is bounded together with those in
+    /// the cell.
     datagrams: Outgoing,
-    /// Those that are pinned to a path.
+    /// Waiting datagrams that are pinned to a path.
     pinned_datagrams: BTreeMap<PathId, Outgoing>,
 }
 
@@ -95,7 +97,7 @@ impl<K: Packets> Connection<K> {
         }
     }
 
-    /// The connection without the state of its handles.
+    /// Returns the connection without the state of its handles.
     pub fn quic(&self) -> &quic::Connection {
         &self.quic
     }
@@ -123,7 +125,7 @@ impl<K: Packets> Connection<K> {
             }
         }
         for (datagram, paths) in requests.urgent_datagrams {
-            // As in `serve_datagrams`.
+            // See `serve_datagrams` for the ignored error.
             if let Err(error) = self.quic.send_datagram_on(datagram, paths) {
                 tracing::debug!(%error, "dropped a datagram");
             }
@@ -132,7 +134,7 @@ impl<K: Packets> Connection<K> {
         for (path, datagram) in requests.pinned_datagrams {
             self.pinned_datagrams.entry(path).or_default().waiting.push_back(datagram);
             if !self.quic.has_path(path) {
-                // It was abandoned before the application knew.
+                // The path was abandoned before the application knew.
                 self.unpin_datagrams(path);
             }
         }
@@ -156,13 +158,14 @@ impl<K: Packets> Connection<K> {
         Served { priority, is_interactive: self.quic.has_interactive_next(INTERACTIVE_MAX as u64) }
     }
 
-    /// Tells the handles how large datagrams may be. Of larger ones that they have queued, the connection takes none.
+    /// Publishes the maximum datagram length to the handles. The connection rejects queued
+    /// datagrams that are longer.
     fn publish_datagram_len_max(&self) {
         self.cell.lock().datagram_len_max = self.quic.datagram_len_max();
     }
 
-    /// Moves datagrams into the connection, as far as it takes them. Called before each plan, so that
-    /// the connection's own queue need not be long.
+    /// Moves datagrams into the connection while it has space. Called before each plan, so that the
+    /// connection's own queue need not be long.
     fn serve_datagrams(&mut self) {
         self.datagrams.serve(&mut self.quic, &self.cell, None);
         for (path, outgoing) in &mut self.pinned_datagrams {
@@ -170,19 +173,19 @@ impl<K: Packets> Connection<K> {
         }
     }
 
-    /// Path `id` is gone, and what is pinned to it may take any other.
+    /// Releases the datagrams pinned to path `id`, which is gone, to any other path.
     fn unpin_datagrams(&mut self, id: PathId) {
         let pinned = self.pinned_datagrams.remove(&id);
         self.datagrams.waiting.extend(pinned.into_iter().flat_map(|pinned| pinned.waiting));
         self.cell.lock().unpin_datagrams(id);
     }
 
-    /// Datagrams for any path, and those pinned to each.
+    /// Returns the datagrams for any path, and those pinned to each.
     fn outgoing(&self) -> impl Iterator<Item = &Outgoing> {
         std::iter::once(&self.datagrams).chain(self.pinned_datagrams.values())
     }
 
-    /// Whether datagrams wait until the connection has space.
+    /// Returns whether datagrams wait until the connection has space.
     fn has_datagrams(&self) -> bool {
         self.outgoing().any(|outgoing| !outgoing.waiting.is_empty())
     }
@@ -218,7 +221,8 @@ impl<K: Packets> Connection<K> {
             }
             Event::Confirmed => self.serve_paths(now),
             Event::PathState(..) | Event::PathOpened(_) | Event::Migrated(_) => {
-                // Datagrams fit into the packets of each path. Those of a path that has failed may be smaller now.
+                // The maximum length fits the packets of every path. Packets of a failed path may
+                // be smaller now.
                 self.publish_datagram_len_max();
                 self.on_path_event(&event);
             }
@@ -275,7 +279,7 @@ impl<K: Packets> Connection<K> {
         }
     }
 
-    /// Opens requested streams, as far as the peer permits.
+    /// Opens requested streams, up to the peer's limit.
     fn open_streams(&mut self, now: Instant, dir: Dir) {
         self.open_streams_of(now, dir, true);
         self.open_streams_of(now, dir, false);
@@ -322,7 +326,7 @@ impl<K: Packets> Connection<K> {
         }
     }
 
-    /// Ends a stream whose request was canceled meanwhile.
+    /// Ends a stream whose request was canceled in the meantime.
     fn end_canceled(&mut self, now: Instant, cells: &StreamCells) {
         if let Some(send) = &cells.send {
             send.drop_writer();
@@ -392,7 +396,7 @@ impl<K: Packets> Connection<K> {
         }
     }
 
-    /// A sending side has ended.
+    /// Handles the end of a sending side.
     fn on_send_end(&mut self, id: StreamId, end: SendEnd) {
         match self.writers.remove(&id) {
             Some(cell) => cell.end(end),
@@ -467,16 +471,16 @@ impl<K: Packets> Connection<K> {
     }
 }
 
-/// Datagrams that the connection has no space for, pinned to a path or for any.
+/// Datagrams that the connection has no space for, for one path or for any.
 #[derive(Debug, Default)]
 struct Outgoing {
     waiting: VecDeque<Bytes>,
-    /// Those that the connection has taken, or that were dropped instead.
+    /// Number of datagrams that the connection has taken or that were dropped.
     moved: u64,
 }
 
 impl Outgoing {
-    /// Moves datagrams into the connection, as far as it takes them.
+    /// Moves datagrams into the connection while it has space.
     fn serve(&mut self, quic: &mut quic::Connection, cell: &ConnectionCell, pinned: Option<PathId>) {
         let mut bytes = 0;
         while let Some(len) = self.waiting.front().map(Bytes::len)
@@ -495,7 +499,7 @@ impl Outgoing {
             }
         }
         if bytes > 0 {
-            // Those that were pinned to a path that failed wait with those for any.
+            // Datagrams that were pinned to a path that failed wait with those for any path.
             let departed = self.moved.saturating_sub(quic.datagrams_waiting(pinned) as u64);
             let window = quic.datagram_window(pinned);
             let wakers = cell.lock().on_datagrams_taken(pinned, bytes, departed, window);

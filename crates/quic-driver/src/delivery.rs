@@ -1,7 +1,7 @@
 //! [`Delivery`]: moves received data from the protocol to the cells of the application.
 //!
-//! A connection has one. When its receive half is detached, the delivery moves to the other
-//! processor with it.
+//! Each connection has one delivery. When its receive half is detached, the delivery moves to the
+//! other processor with it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,11 +57,11 @@ pub(crate) struct Delivery {
     pub(crate) cell: Arc<ConnectionCell>,
     readers: BTreeMap<StreamId, Arc<RecvCell>>,
     messages: IncomingMessages,
-    /// New streams of the peer, until they are [taken](Self::take_accepted).
+    /// New streams of the peer, held until they are [taken](Self::take_accepted).
     accepted: Vec<StreamCells>,
-    /// Streams with new data whose readers wait, until they are [woken](Self::wake_readers). The
-    /// wakers stay in the cells until then. If this processor hangs before that, the driver ends
-    /// the streams and finds the wakers there.
+    /// Streams with new data whose readers wait, held until they are [woken](Self::wake_readers).
+    /// The wakers stay in the cells until then. If this processor hangs before that, the driver
+    /// ends the streams and finds the wakers there.
     to_wake: Vec<Arc<RecvCell>>,
 }
 
@@ -76,7 +76,7 @@ impl Delivery {
         self.readers.insert(cell.id, cell);
     }
 
-    /// The receiving sides of all streams.
+    /// Returns the receiving sides of all streams.
     pub(crate) fn readers(&self) -> impl Iterator<Item = &Arc<RecvCell>> {
         self.readers.values()
     }
@@ -87,7 +87,7 @@ impl Delivery {
         std::mem::take(&mut self.accepted)
     }
 
-    /// Whether there are new streams to [take](Self::take_accepted).
+    /// Returns whether there are new streams to [take](Self::take_accepted).
     pub(crate) fn has_accepted(&self) -> bool {
         !self.accepted.is_empty()
     }
@@ -96,18 +96,18 @@ impl Delivery {
     /// once: a reader that runs on this processor preempts this thread when it is woken, so one
     /// wake-up should cover several batches.
     pub(crate) fn wake_readers(&mut self) {
-        // In the order of arrival. If a waker panics, those after it remain in the list.
+        // Wake in the order of arrival. If a waker panics, those after it remain in the list.
         self.to_wake.reverse();
         while let Some(cell) = self.to_wake.pop() {
             let Some(waker) = cell.lock().take_waker() else { continue };
-            // A task that reads several streams is woken once. It may run while it is woken, and wait for them again,
-            // so only wakers from before that are left out.
+            // A task that reads several streams is woken once. It may run while it is being woken
+            // and register again, so only wakers registered before that are omitted.
             while self.to_wake.pop_if(|next| next.lock().take_waker_of(&waker)).is_some() {}
             waker.wake();
         }
     }
 
-    /// Delivers everything that the application's queues have space for.
+    /// Delivers as much as the application's queues have space for.
     pub(crate) fn serve(&mut self, now: Instant, source: &mut impl DataSource) {
         let mode = self.cell.lock().mode;
         self.accept_streams(now, Dir::Bi, mode, source);
@@ -118,7 +118,7 @@ impl Delivery {
         self.serve_datagrams(source);
     }
 
-    /// The peer has opened streams.
+    /// Accepts newly opened streams of the peer.
     pub(crate) fn on_opened(&mut self, now: Instant, dir: Dir, source: &mut impl DataSource) {
         let mode = self.cell.lock().mode;
         self.accept_streams(now, dir, mode, source);
@@ -127,12 +127,13 @@ impl Delivery {
         }
     }
 
-    /// Data was received on a stream.
+    /// Delivers data received on a stream.
     pub(crate) fn on_readable(&mut self, now: Instant, id: StreamId, source: &mut impl DataSource) {
         let Some(cell) = self.readers.get(&id) else {
             return self.messages.on_readable(now, id, source, &self.cell);
         };
-        // Not `serve_reader`: the reader stays in the table, so its reference count is not changed.
+        // `serve_reader` is not used here: the reader stays in the table, so its reference count is
+        // not changed.
         let filled = fill_inbox(now, cell, false, self.compact_below(), source);
         if filled.is_awaited {
             queue_wake(&mut self.to_wake, cell);
@@ -142,12 +143,12 @@ impl Delivery {
         }
     }
 
-    /// Accepts the peer's streams, as many as may wait for the application.
+    /// Accepts the peer's streams, up to the number that may wait for the application.
     fn accept_streams(&mut self, now: Instant, dir: Dir, mode: MessageMode, source: &mut impl DataSource) {
         if dir == Dir::Uni && mode != MessageMode::Streams {
             return;
         }
-        // Checked for each stream, because the application takes streams meanwhile.
+        // The limit is checked for each stream, because the application takes streams concurrently.
         while self.can_accept(dir)
             && let Some(id) = source.accept(dir)
         {
@@ -155,8 +156,8 @@ impl Delivery {
         }
     }
 
-    /// Whether another stream may wait for the application. If not, the application requests more
-    /// after it has taken some.
+    /// Returns whether another stream may wait for the application. If not, the application
+    /// requests more after it has taken some.
     fn can_accept(&self, dir: Dir) -> bool {
         let new = self.accepted.iter().filter(|cells| cells.id().is_some_and(|id| id.dir() == dir)).count();
         let mut state = self.cell.lock();
@@ -180,7 +181,8 @@ impl Delivery {
         self.fill_inbox(now, cell, false, source);
     }
 
-    /// As [`serve_reader`](Self::serve_reader). If `everything`, the limit of the inbox is ignored.
+    /// Fills an inbox like [`serve_reader`](Self::serve_reader). If `everything`, the limit of the
+    /// inbox is ignored.
     fn fill_inbox(&mut self, now: Instant, cell: &Arc<RecvCell>, everything: bool, source: &mut impl DataSource) {
         let filled = fill_inbox(now, cell, everything, self.compact_below(), source);
         if filled.is_awaited {
@@ -191,12 +193,12 @@ impl Delivery {
         }
     }
 
-    /// Chunks shorter than this are copied together. In bytes.
+    /// Returns the length in bytes below which chunks are copied together.
     fn compact_below(&self) -> usize {
         self.cell.shared.limits.compact_below
     }
 
-    /// Moves datagrams to the application's queue. Those that exceed its limit stay in the
+    /// Moves datagrams to the application's queue. Datagrams that exceed its limit stay in the
     /// connection.
     pub(crate) fn serve_datagrams(&mut self, source: &mut impl DataSource) {
         let wakers = {
@@ -235,7 +237,7 @@ impl Delivery {
         self.serve_datagrams(source);
     }
 
-    /// Ends the readers of streams that were opened for 0-RTT in vain: all there are.
+    /// Ends the readers of all streams, whose 0-RTT was rejected.
     pub(crate) fn reject_early(&mut self) {
         for cell in std::mem::take(&mut self.readers).into_values() {
             cell.reject_early();
@@ -254,9 +256,9 @@ impl Delivery {
 
 /// The state of an inbox after it was filled.
 struct Filled {
-    /// The stream has ended: nothing more will be received.
+    /// Whether the stream has ended: nothing more will be received.
     is_over: bool,
-    /// A reader waits for bytes.
+    /// Whether a reader waits for bytes.
     is_awaited: bool,
 }
 
@@ -288,7 +290,7 @@ fn fill_inbox(
     Filled { is_over: is_over || inbox.is_over(), is_awaited: inbox.is_awaited() }
 }
 
-/// Adds a stream to those whose readers are woken, unless it was the last that was added.
+/// Adds a stream to those whose readers are woken, unless it was the last one added.
 fn queue_wake(to_wake: &mut Vec<Arc<RecvCell>>, cell: &Arc<RecvCell>) {
     if !to_wake.last().is_some_and(|last| Arc::ptr_eq(last, cell)) {
         to_wake.push(Arc::clone(cell));

@@ -16,10 +16,10 @@ use crate::packets::Packets;
 use crate::quic_protocol::Quic;
 use crate::routing::LocalId;
 
-/// This many unreported values are reported even if none is urgent.
+/// Number of unreported values that triggers a report even if none is urgent.
 const UNREPORTED_MAX: usize = 256;
 
-/// Sent from a connection to its detached receive half.
+/// Update sent from a connection to its detached receive half.
 #[derive(Default)]
 pub struct ReceiveUpdate {
     pub(crate) commands: ReceiveCommands,
@@ -27,27 +27,28 @@ pub struct ReceiveUpdate {
     pub(crate) new_readers: Vec<Arc<RecvCell>>,
     /// Streams whose readers have taken data, or have stopped reading.
     pub(crate) reader_requests: Vec<Arc<RecvCell>>,
-    /// The application has taken streams, messages or datagrams, so that more can be delivered.
+    /// Whether the application has taken streams, messages or datagrams, so that more can be
+    /// delivered.
     pub(crate) wants_delivery: bool,
-    /// A report to be reused.
+    /// A report for reuse.
     spare: Option<Box<ReceiveReport>>,
 }
 
-/// Sent from a detached receive half to its connection.
+/// Report sent from a detached receive half to its connection.
 #[derive(Default)]
 pub struct ReceiveReport {
     pub(crate) quic: quic::ReceiveReport,
     /// New streams of the peer.
     pub(crate) accepted: Vec<StreamCells>,
-    /// An update to be reused.
+    /// An update for reuse.
     spare: Option<Box<ReceiveUpdate>>,
 }
 
 /// A receive half that is detached from its connection.
 pub struct DetachedReceiveHalf {
-    /// `None` once it was attached again.
+    /// The receive half and its delivery; `None` once they were attached again.
     parts: Option<(quic::DetachedReceiveHalf, Delivery)>,
-    /// There may be values to report.
+    /// Whether there may be values to report.
     may_have_report: bool,
     spare: Option<Box<ReceiveReport>>,
     spent: Option<Box<ReceiveUpdate>>,
@@ -58,12 +59,12 @@ impl DetachedReceiveHalf {
         Self { parts: Some((part, delivery)), may_have_report: false, spare: None, spent: None }
     }
 
-    /// Takes both to attach them again.
+    /// Takes both parts, to attach them again.
     pub(crate) fn into_parts(mut self) -> Option<(quic::DetachedReceiveHalf, Delivery)> {
         self.parts.take()
     }
 
-    /// The cell of its connection. `None` once it was attached again.
+    /// Returns the cell of its connection. `None` once it was attached again.
     pub(crate) fn cell(&self) -> Option<&Arc<ConnectionCell>> {
         self.parts.as_ref().map(|(_, delivery)| &delivery.cell)
     }
@@ -80,7 +81,7 @@ impl DetachedReceiveHalf {
                 Event::Opened(dir) => delivery.on_opened(now, dir, part),
                 Event::Readable(id) => delivery.on_readable(now, id, part),
                 Event::DatagramReceived => delivery.serve_datagrams(part),
-                // A receive half has no other events.
+                // A receive half reports no other events.
                 _ => {}
             }
         }

@@ -14,38 +14,40 @@ use crate::detached::ReceiveUpdate;
 use crate::error::Closed;
 use crate::packets::Packets;
 
-/// Limit of batches that wait for the return of the receive half. Further batches are dropped,
-/// which the peer treats as packet loss.
+/// Maximum number of batches that wait for the return of the receive half. Further batches are
+/// dropped, which the peer treats as packet loss.
 pub(crate) const DEFERRED_MAX: usize = 8;
 
-/// Ended streams are removed from the list of known readers when it has grown to twice its last
-/// length and this many more.
+/// Slack of the list of known readers: ended streams are removed when it has grown to twice its
+/// last length plus this number.
 const KNOWN_MIN: usize = 64;
 
-/// How long a receive half stays attached after it returned. Packets with spoofed addresses make it
-/// return, so an attacker could otherwise make a connection detach and attach with each packet.
+/// Time for which a receive half stays attached after its return. Packets with spoofed addresses
+/// make it return, so an attacker could otherwise make a connection detach and attach with each
+/// packet.
 const ATTACHED_FOR: Duration = Duration::from_millis(20);
 
-/// Kept by a connection while its receive half is on another processor.
+/// State that a connection keeps while its receive half is on another processor.
 pub(crate) struct DetachedState<K: Packets> {
     /// New locally opened bidirectional streams, for the next update.
     pub(crate) new_readers: Vec<Arc<RecvCell>>,
-    /// All streams that are read on the other processor. If it hangs, this connection ends them.
+    /// All streams that are read on the other processor. If that processor hangs, this connection
+    /// ends them.
     known_readers: Vec<Arc<RecvCell>>,
-    /// The length of `known_readers` when ended streams were last removed.
+    /// Length of `known_readers` when ended streams were last removed.
     known_readers_kept: usize,
     /// Streams whose readers have taken data or stopped, for the next update.
     pub(crate) reader_requests: Vec<Arc<RecvCell>>,
-    /// The application has taken streams, messages or datagrams, for the next update.
+    /// Whether the application has taken streams, messages or datagrams, for the next update.
     pub(crate) wants_delivery: bool,
     /// Batches that wait for the return of the receive half, with their sockets.
     pub(crate) deferred: Vec<(usize, K::Batch)>,
-    /// Why the connection is closed. The application is notified when the receive half has
-    /// returned.
+    /// Reason for the close of the connection. The application is notified when the receive half
+    /// has returned.
     pub(crate) closed: Option<Closed>,
-    /// The receive half has received nothing for a while.
+    /// Whether the receive half has received nothing for a while.
     pub(crate) is_quiet: bool,
-    /// The receive half was asked to return.
+    /// Whether the receive half was asked to return.
     pub(crate) is_recalled: bool,
 }
 
@@ -66,7 +68,7 @@ impl<K: Packets> Default for DetachedState<K> {
 }
 
 impl<K: Packets> DetachedState<K> {
-    /// Whether the receive half should return.
+    /// Returns whether the receive half should return.
     pub(crate) fn must_return(&self) -> bool {
         self.is_quiet || !self.deferred.is_empty() || self.closed.is_some()
     }
@@ -87,7 +89,7 @@ impl<K: Packets> DetachedState<K> {
         }
     }
 
-    /// Whether there is something for the next update, besides the protocol's own values.
+    /// Returns whether there are changes for the next update, besides the protocol's own values.
     pub(crate) fn has_changes(&self) -> bool {
         self.wants_delivery || !self.new_readers.is_empty() || !self.reader_requests.is_empty()
     }

@@ -4,13 +4,13 @@ use std::{fmt, io};
 
 use quic::{BeginError, ConnectionError, ErrorCode, TransportError};
 
-/// Why a connection is closed or could not be begun.
+/// Reason why a connection is closed or could not be begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Closed {
-    /// This side closed it.
+    /// This side closed the connection.
     Local,
-    /// The peer's application closed it.
+    /// The peer's application closed the connection.
     ByPeer {
         /// The application error code.
         code: u64,
@@ -19,31 +19,31 @@ pub enum Closed {
     },
     /// No packet was received for the idle timeout (RFC 9000, section 10.1).
     TimedOut,
-    /// There was no answer, or the handshake took longer than the configured time.
+    /// The peer did not answer, or the handshake took longer than the configured time.
     HandshakeTimedOut {
-        /// The last error that the system reported for a packet to be sent, if any.
+        /// The last error that the system reported for an outgoing packet, if any.
         last_send_error: Option<String>,
     },
     /// The TLS handshake failed: authentication failed, or the two sides support no common
     /// parameters (RFC 9001, section 4.8).
     Tls {
-        /// The peer reported the alert; otherwise this side did.
+        /// Whether the peer reported the alert; otherwise this side did.
         by_peer: bool,
         /// The TLS alert (RFC 8446, section 6).
         alert: u8,
         /// A description for users.
         reason: String,
     },
-    /// This side closed it because the peer violated the protocol.
+    /// This side closed the connection because the peer violated the protocol.
     PeerMisbehaved(TransportError),
-    /// The peer's transport closed it with an error.
+    /// The peer's transport closed the connection with an error.
     ByPeerTransport(TransportError),
-    /// The peer has lost the connection's state, by a restart for instance (RFC 9000, section
+    /// The peer has lost the connection's state, for instance by a restart (RFC 9000, section
     /// 10.3).
     Reset,
     /// The peer supports no common QUIC version (RFC 9000, section 6.2).
     VersionMismatch,
-    /// The connection could not be begun; the text says why.
+    /// The connection could not be begun, for the reason in the text.
     Configuration(String),
     /// The configured limit of connections is reached.
     TooMany,
@@ -187,20 +187,20 @@ impl From<Closed> for io::Error {
     }
 }
 
-/// The message of streams that were opened for 0-RTT in vain.
+/// Message for streams whose 0-RTT was rejected.
 const EARLY_REJECTED: &str = "the server did not take the 0-RTT data of this stream: open another one and ask again";
 
-/// Why a write failed.
+/// Reason why a write failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The peer asked this side to stop sending, with this code.
+    /// The peer requested an end of sending, with this code.
     Stopped(u64),
     /// This side has finished or reset the stream.
     Closed,
     /// The caller waits for the acknowledgement of a stream that is not finished.
     NotFinished,
-    /// The stream was opened for 0-RTT, and the server has not taken it: what was written is lost.
+    /// The stream was opened for 0-RTT, and the server has rejected it: the written data is lost.
     EarlyRejected,
     /// The connection is closed.
     ConnectionClosed(Closed),
@@ -236,7 +236,7 @@ impl From<WriteError> for io::Error {
     }
 }
 
-/// Why a read failed.
+/// Reason why a read failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReadError {
@@ -244,7 +244,7 @@ pub enum ReadError {
     Reset(u64),
     /// This side asked the peer to stop sending.
     Stopped,
-    /// The stream was opened for 0-RTT, and the server has not taken it: there is no answer.
+    /// The stream was opened for 0-RTT, and the server has rejected it: there is no answer.
     EarlyRejected,
     /// The connection is closed.
     ConnectionClosed(Closed),
@@ -274,7 +274,7 @@ impl From<ReadError> for io::Error {
     }
 }
 
-/// Why a stream was not opened.
+/// Reason why a stream was not opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -307,11 +307,11 @@ impl From<OpenError> for io::Error {
     }
 }
 
-/// Why no stream of the peer was accepted.
+/// Reason why no stream of the peer was accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AcceptStreamError {
-    /// The peer's unidirectional streams are received as messages, because the first call asked for
+    /// The peer's unidirectional streams are received as messages, because the first call requested
     /// a message.
     MessageMode,
     /// The connection is closed.
@@ -341,16 +341,16 @@ impl From<AcceptStreamError> for io::Error {
     }
 }
 
-/// Why a message was not sent or received.
+/// Reason why a message was not sent or received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MessageError {
-    /// It is longer than the configuration permits.
+    /// The message is longer than the configuration permits.
     TooLong {
         /// The maximum length of a message.
         len_max: usize,
     },
-    /// The peer's unidirectional streams are accepted as streams, because the first call asked for
+    /// The peer's unidirectional streams are accepted as streams, because the first call requested
     /// a stream.
     StreamMode,
     /// The connection is closed.
@@ -384,18 +384,18 @@ impl From<MessageError> for io::Error {
     }
 }
 
-/// Why a datagram was not sent.
+/// Reason why a datagram was not sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DatagramError {
     /// The peer does not accept datagrams.
     Unsupported,
-    /// It does not fit into a packet.
+    /// The datagram does not fit into a packet.
     TooLarge {
         /// The current maximum length of a datagram.
         len_max: usize,
     },
-    /// The queue of datagrams to be sent is full.
+    /// The queue of outgoing datagrams is full.
     QueueFull,
     /// The connection is closed.
     ConnectionClosed(Closed),

@@ -1,5 +1,5 @@
-//! The handles that an application holds: of a connection, of the sides of its streams, and of a
-//! stream that is being opened.
+//! Application handles: of a connection, of the sides of its streams, and of a stream that is being
+//! opened.
 //!
 //! Calls that may have to wait are `poll` functions. They return a value, or register the waker.
 //! Handles can be used from any thread if their [`Runtime`] can.
@@ -35,7 +35,7 @@ pub use stream::{RecvHandle, SendHandle};
 /// Both sides of a bidirectional stream.
 pub type BidiStream<R> = (SendHandle<R>, RecvHandle<R>);
 
-/// The sides of a stream that was opened. Bidirectional streams have a receiving side.
+/// Sides of an opened stream. Bidirectional streams have a receiving side.
 pub type OpenedStream<R> = (SendHandle<R>, Option<RecvHandle<R>>);
 
 /// Runs the drivers of the handles' connections.
@@ -43,11 +43,11 @@ pub trait Runtime: Clone {
     /// Lets the driver of `shared` process new requests: wakes its thread, or runs a turn of it.
     fn kick(&self, shared: &QuicShared, flush: Flush);
 
-    /// Waits until `poll` is ready. Returns `None` at `deadline`. `poll` gets the waker to register
-    /// when it is not ready.
+    /// Waits until `poll` is ready. Returns `None` at `deadline`. `poll` receives the waker to
+    /// register when it is not ready.
     fn block_on<T>(&self, deadline: Option<Instant>, poll: impl FnMut(&Waker) -> Poll<T>) -> Option<T>;
 
-    /// The addresses of the sockets, by socket index.
+    /// Returns the addresses of the sockets, by socket index.
     fn local_addrs(&self) -> &[SocketAddr];
 }
 
@@ -123,12 +123,12 @@ impl<R: Runtime> ConnectionHandle<R> {
         &self.guard.cell
     }
 
-    /// The runtime of its driver.
+    /// Returns the runtime of its driver.
     pub fn runtime(&self) -> &R {
         &self.guard.runtime
     }
 
-    /// The index of its driver among the drivers of the endpoint.
+    /// Returns the index of its driver among the drivers of the endpoint.
     pub fn processor(&self) -> usize {
         self.cell().shared.index
     }
@@ -138,7 +138,8 @@ impl<R: Runtime> ConnectionHandle<R> {
         self.submit_with(Flush::Now, change)
     }
 
-    /// As [`submit`](Self::submit). With [`Flush::Cork`], data may wait for more before it is sent.
+    /// Submits a change like [`submit`](Self::submit). With [`Flush::Cork`], data may wait for more
+    /// before it is sent.
     fn submit_with(
         &self,
         flush: Flush,
@@ -153,13 +154,13 @@ impl<R: Runtime> ConnectionHandle<R> {
     /// Requests more received data if `needed`, because a queue has space.
     fn refill(&self, needed: bool) {
         if needed {
-            // An error means that the connection is closed: everything is delivered.
+            // An error means that the connection is closed and everything has been delivered.
             let _ended = self.submit(|state| state.requests.wants_delivery = true);
         }
     }
 
-    /// Ready when the handshake is complete, even if the connection has ended since: its reason is for
-    /// the calls that follow. An error if it ended before.
+    /// Returns ready when the handshake is complete, even if the connection has ended since: later
+    /// calls report its reason. Returns an error if it ended before.
     pub fn poll_connected(&self, waker: &Waker) -> Poll<Result<(), Closed>> {
         let mut state = self.cell().lock();
         if state.connected {
@@ -172,7 +173,7 @@ impl<R: Runtime> ConnectionHandle<R> {
         Poll::Pending
     }
 
-    /// Ready when the connection is closed.
+    /// Returns ready when the connection is closed.
     pub fn poll_closed(&self, waker: &Waker) -> Poll<Closed> {
         let mut state = self.cell().lock();
         if let Some(closed) = &state.closed {
@@ -182,7 +183,7 @@ impl<R: Runtime> ConnectionHandle<R> {
         Poll::Pending
     }
 
-    /// The reason why the connection is closed, if it is.
+    /// Returns the reason why the connection is closed, if it is.
     pub fn closed(&self) -> Option<Closed> {
         self.cell().lock().closed.clone()
     }
@@ -200,16 +201,17 @@ impl<R: Runtime> ConnectionHandle<R> {
         PendingOpen { connection: self.clone(), dir, is_early: false, reply: None }
     }
 
-    /// As [`open`](Self::open), for a request that an attacker may deliver again without harm. While
-    /// the handshake is in progress it leaves in 0-RTT packets if the connection can have them, and
-    /// otherwise waits for the end of the handshake. If the server does not take it, the stream ends
-    /// with an error of its own.
+    /// Requests a new stream like [`open`](Self::open), for an idempotent request, which an
+    /// attacker may replay. While the handshake is in progress the request leaves in 0-RTT packets
+    /// if the connection can send them; otherwise it waits for the end of the handshake. If the
+    /// server rejects it, the stream ends with an error of its own.
     pub fn open_early(&self, dir: Dir) -> PendingOpen<R> {
         PendingOpen { connection: self.clone(), dir, is_early: true, reply: None }
     }
 
-    /// Whether data of a client's stream came in a 0-RTT packet, so that an attacker may have sent
-    /// it. True if the connection is closed, since it is not known any more. Waits for the driver.
+    /// Returns whether data of a client's stream arrived in a 0-RTT packet, so that an attacker may
+    /// have sent it. Also returns true if the connection is closed, because the answer is then
+    /// unknown. Waits for the driver.
     pub fn may_be_replayed(&self, id: StreamId) -> bool {
         let (reply, answer) = reply_channel();
         match self.submit(|state| state.requests.queries.push(Query::MayBeReplayed { id, answer })) {
@@ -218,7 +220,7 @@ impl<R: Runtime> ConnectionHandle<R> {
         }
     }
 
-    /// The next bidirectional stream of the peer.
+    /// Returns the next bidirectional stream of the peer.
     pub fn poll_accept_bi(&self, waker: &Waker) -> Poll<Result<BidiStream<R>, AcceptStreamError>> {
         let polled = {
             let mut state = self.cell().lock();
@@ -237,7 +239,7 @@ impl<R: Runtime> ConnectionHandle<R> {
         })
     }
 
-    /// The next unidirectional stream of the peer. The first call decides that the peer's
+    /// Returns the next unidirectional stream of the peer. The first call decides that the peer's
     /// unidirectional streams are accepted as streams and not as messages.
     pub fn poll_accept_uni(&self, waker: &Waker) -> Poll<Result<RecvHandle<R>, AcceptStreamError>> {
         if let Err(closed) = self.decide(MessageMode::Streams) {
@@ -266,7 +268,7 @@ impl<R: Runtime> ConnectionHandle<R> {
     /// Sets the use of the peer's unidirectional streams, unless it is set.
     ///
     /// # Errors
-    /// If it is set to the other use.
+    /// If it is already set to the other use.
     fn decide(&self, wanted: MessageMode) -> Result<(), Option<Closed>> {
         let mode = self.cell().lock().mode;
         if mode == MessageMode::Undecided {
@@ -295,8 +297,8 @@ impl<R: Runtime> ConnectionHandle<R> {
     // ── Classes of service ───────────────────────────────────────────────────────────────────────────────────────────
 
     /// Sets the priority among the connections of the driver. The driver serves connections of a
-    /// higher priority first and those of equal priority in turn. At least one visit in nine goes
-    /// to a lower priority. The default is 0.
+    /// higher priority first and those of equal priority in turn. At least one turn in nine goes to
+    /// a lower priority. The default is 0.
     ///
     /// # Errors
     /// If the connection is closed.
@@ -316,8 +318,8 @@ impl<R: Runtime> ConnectionHandle<R> {
 
     // ── Queries ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    /// The current statistics, or the final ones of a closed connection. `None` if the connection
-    /// was never begun. Waits for the driver.
+    /// Returns the current statistics, or the final ones of a closed connection. `None` if the
+    /// connection never began. Waits for the driver.
     pub fn stats(&self) -> Option<Stats> {
         let (reply, answer) = reply_channel();
         let query = Query::Stats(answer);
@@ -341,24 +343,24 @@ impl<R: Runtime> ConnectionHandle<R> {
         Ok(())
     }
 
-    /// The peer's certificate chain or raw public key, leaf first, as authenticated by TLS. Empty
-    /// if the peer presented none, and before the handshake is complete.
+    /// Returns the peer's certificate chain or raw public key, leaf first, as authenticated by TLS.
+    /// Empty if the peer presented none, and before the handshake is complete.
     pub fn peer_identity(&self) -> Vec<Vec<u8>> {
         self.cell().lock().identity.to_vec()
     }
 
-    /// The local address. If the socket is bound to the wildcard address, this is the wildcard
-    /// address until a packet has been received.
+    /// Returns the local address. If the socket is bound to the wildcard address, this is the
+    /// wildcard address until a packet has been received.
     pub fn local_addr(&self) -> SocketAddr {
         self.cell().place.get().map_or_else(|| self.runtime().local_addrs()[0], |place| place.local)
     }
 
-    /// The peer's address.
+    /// Returns the peer's address.
     pub fn remote_addr(&self) -> SocketAddr {
         self.cell().remote
     }
 
-    /// Whether this side is the client or the server.
+    /// Returns whether this side is the client or the server.
     pub fn side(&self) -> Side {
         self.cell().side
     }
@@ -385,8 +387,8 @@ impl<R: Runtime> std::fmt::Debug for PendingOpen<R> {
 }
 
 impl<R: Runtime> PendingOpen<R> {
-    /// Ready when the peer's limit permits the stream and it is open. Bidirectional streams have a
-    /// receiving side. A call after that requests another stream.
+    /// Returns ready when the peer's limit permits the stream and it is open. Bidirectional streams
+    /// have a receiving side. Another call requests another stream.
     pub fn poll(&mut self, waker: &Waker) -> Poll<Result<OpenedStream<R>, OpenError>> {
         if self.reply.is_none()
             && let Err(error) = self.begin()
@@ -430,7 +432,7 @@ impl<R: Runtime> PendingOpen<R> {
 
 impl<R: Runtime> Drop for PendingOpen<R> {
     fn drop(&mut self) {
-        // If the stream was opened meanwhile, dropping its handles ends it.
+        // If the stream was opened in the meantime, dropping its handles ends it.
         if let Some(Ok(cells)) = self.reply.take().and_then(|reply| reply.cancel()) {
             drop(self.handles(cells));
         }
@@ -438,8 +440,8 @@ impl<R: Runtime> Drop for PendingOpen<R> {
 }
 
 impl crate::cells::connection::ConnectionState {
-    /// The next complete message among the accepted streams of a closed connection. This is for
-    /// messages that were received before the first call decided that streams are messages.
+    /// Returns the next complete message among the accepted streams of a closed connection. This
+    /// covers messages that were received before the first call decided that streams are messages.
     /// Messages longer than `len_max` are dropped, as on an open connection.
     fn take_message_after_close(&mut self, len_max: usize) -> Option<Bytes> {
         while let Some(cells) = self.accepted[Dir::Uni.index()].pop_front() {

@@ -1,12 +1,12 @@
-//! Connection attempts that wait for a decision of the application.
+//! Connection attempts that wait for the application's decision.
 //!
 //! ```text
 //!   driver: HeldAttempts ── IncomingInfo ──▶ IncomingQueue ──▶ application
 //!                        ◀──── Decision ────               ◀──
 //! ```
 //!
-//! A driver keeps the packets of its attempts. The application gets a description of each, and its
-//! decision comes back by number. An attempt without a decision is refused after a while.
+//! A driver keeps the packets of its attempts. The application gets a description of each, and
+//! returns its decision by number. An attempt without a decision is refused after a timeout.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -16,36 +16,36 @@ use driver::sync::{WakerSet, lock};
 use quic::{Addresses, ConnectionId, Incoming};
 use units::{Duration, Instant};
 
-/// What the application decides about an attempt.
+/// The application's decision about an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// The handshake begins.
+    /// Begin the handshake.
     Accept,
-    /// The client is told that it is refused.
+    /// Refuse the client with an answer.
     Refuse,
-    /// The client must prove its address first, and comes again.
+    /// Require the client to prove its address first and to try again.
     Retry,
-    /// The client gets no answer.
+    /// Drop the attempt without an answer.
     Ignore,
 }
 
-/// An attempt, for the application.
+/// Description of an attempt for the application.
 #[derive(Debug, Clone, Copy)]
 pub struct IncomingInfo {
     /// The driver that keeps its packets.
     pub driver: usize,
-    /// Its number there.
+    /// Its number at that driver.
     pub number: u64,
     /// The addresses of its first packet.
     pub addresses: Addresses,
     /// Whether the client has proved its address.
     pub is_validated: bool,
-    /// The destination of the first packet that the client sent.
+    /// Destination connection ID of the client's first packet.
     pub original_destination: ConnectionId,
 }
 
-/// The attempts that the application has not taken, and its decisions that the drivers have not taken.
-/// Bounded by the attempts that the drivers hold: each is in it once.
+/// Attempts that the application has not taken, and its decisions that the drivers have not taken.
+/// The queue is bounded by the attempts that the drivers hold: each is in it once.
 pub struct IncomingQueue {
     state: Mutex<QueueState>,
 }
@@ -53,21 +53,21 @@ pub struct IncomingQueue {
 struct QueueState {
     waiting: VecDeque<IncomingInfo>,
     wakers: WakerSet,
-    /// By driver.
+    /// Decisions by driver.
     decisions: Vec<VecDeque<(u64, Decision)>>,
-    /// The number of running drivers. None once the queue is closed.
+    /// Number of running drivers. `None` once the queue is closed.
     drivers: Option<usize>,
 }
 
 impl IncomingQueue {
-    /// The queue of an endpoint with this number of drivers.
+    /// Creates the queue of an endpoint with this number of drivers.
     pub fn new(drivers: usize) -> Self {
         let decisions = (0..drivers).map(|_| VecDeque::new()).collect();
         let wakers = WakerSet::default();
         Self { state: Mutex::new(QueueState { waiting: VecDeque::new(), wakers, decisions, drivers: Some(drivers) }) }
     }
 
-    /// The attempt that waits for longest, or none once the queue is closed.
+    /// Returns the attempt that has waited longest, or `None` once the queue is closed.
     pub fn poll_next(&self, waker: &Waker) -> Poll<Option<IncomingInfo>> {
         let mut state = lock(&self.state);
         if state.drivers.is_none_or(|drivers| drivers == 0) {
@@ -80,13 +80,13 @@ impl IncomingQueue {
         Poll::Pending
     }
 
-    /// Decides about an attempt. The caller calls [`note_decision`](driver::Shared::note_decision)
-    /// of its driver and wakes it.
+    /// Decides on an attempt. The caller calls [`note_decision`](driver::Shared::note_decision) of
+    /// its driver and wakes it.
     pub fn decide(&self, info: &IncomingInfo, decision: Decision) {
         lock(&self.state).decisions[info.driver].push_back((info.number, decision));
     }
 
-    /// Nobody takes attempts any more.
+    /// Closes the queue: no more attempts are taken.
     pub fn close(&self) {
         let wakers = {
             let mut state = lock(&self.state);
@@ -110,7 +110,7 @@ impl IncomingQueue {
         lock(&self.state).decisions[driver].pop_front()
     }
 
-    /// The attempt is over without a decision.
+    /// Removes an attempt that ended without a decision.
     fn remove(&self, driver: usize, number: u64) {
         lock(&self.state).waiting.retain(|info| (info.driver, info.number) != (driver, number));
     }
@@ -131,21 +131,21 @@ pub(crate) struct Held {
     until: Instant,
 }
 
-/// The attempts of one driver that wait for a decision.
+/// Attempts of one driver that wait for a decision.
 pub struct HeldAttempts {
     pub(crate) queue: Arc<IncomingQueue>,
     pub(crate) driver: usize,
     pub(crate) attempts_max: usize,
     lifetime: Duration,
-    /// By number, which is also the order in which they expire.
+    /// Attempts by number, which is also the order in which they expire.
     pub(crate) attempts: BTreeMap<u64, Held>,
     next: u64,
     pub(crate) expired: VecDeque<Incoming>,
 }
 
 impl HeldAttempts {
-    /// Those of driver `driver`: at most `attempts_max`, each for `lifetime`, or without limit if that
-    /// is zero.
+    /// Creates the attempts of driver `driver`: at most `attempts_max`, each for `lifetime`, or
+    /// without limit if that is zero.
     pub fn new(queue: Arc<IncomingQueue>, driver: usize, attempts_max: usize, lifetime: Duration) -> Self {
         let (attempts, expired) = (BTreeMap::new(), VecDeque::new());
         Self { queue, driver, attempts_max, lifetime, attempts, next: 0, expired }
@@ -155,7 +155,7 @@ impl HeldAttempts {
         self.attempts.values().next().map(|held| held.until).filter(|until| *until != Instant::FAR_FUTURE)
     }
 
-    /// Attempts without a decision are to be refused.
+    /// Marks attempts without a decision for refusal.
     pub(crate) fn on_timeout(&mut self, now: Instant) {
         while let Some(first) = self.attempts.first_entry().filter(|first| first.get().until <= now) {
             let (number, held) = first.remove_entry();

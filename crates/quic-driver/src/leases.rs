@@ -8,8 +8,8 @@
 //!
 //! Both sides share two values of each lease. The driver writes them after it has made a plan and
 //! before the plan leaves. The worker reads them after the system call that received a batch and
-//! before it opens the batch. So a packet that the peer sent in response to a plan is opened with
-//! everything that was known when the plan was made. An expired lease is not renewed: the next
+//! before it opens the batch. So the worker opens a packet that the peer sent in response to a plan
+//! with everything that was known when the plan was made. An expired lease is not renewed: the next
 //! batch reaches the driver encrypted, and the driver grants a new lease.
 
 use std::collections::BTreeMap;
@@ -25,19 +25,19 @@ use crate::packets::{OpenJob, Packets};
 use crate::quic_protocol::Quic;
 use crate::routing::{LocalId, local_id};
 
-/// Limit of the leases of a worker. Each has a few hundred bytes besides keys that are shared. A
-/// worker that reaches the limit drops all leases; those in use are granted again with the next
+/// Maximum number of leases of a worker. Each takes a few hundred bytes, plus keys that are shared.
+/// A worker that reaches the limit drops all leases; active ones are granted again with the next
 /// batch.
 const LEASES_MAX: usize = 1024;
 
-/// Limit of the leases of a connection: one for each path and each worker that receives packets of
-/// the path. The oldest is dropped.
+/// Maximum number of leases of a connection: one for each path and each worker that receives
+/// packets of the path. The oldest is dropped.
 const LEASES_PER_CONNECTION_MAX: usize = 64;
 
-/// The values that the driver and the worker share.
+/// Values shared by the driver and the worker.
 #[derive(Debug, Default)]
 struct LeaseState {
-    /// One more than the largest packet number received on the path; zero before the first.
+    /// Largest packet number received on the path, plus one; zero before the first packet.
     received_end: AtomicU64,
     is_over: AtomicBool,
 }
@@ -66,7 +66,7 @@ struct GrantedLease {
 }
 
 impl GrantedLease {
-    /// Whether the worker has dropped the lease.
+    /// Returns whether the worker has dropped the lease.
     fn is_returned(&self) -> bool {
         Arc::strong_count(&self.state) == 1
     }
@@ -79,8 +79,8 @@ impl Drop for GrantedLease {
 }
 
 impl LeaseTable {
-    /// Grants a lease to `worker`, from which an encrypted batch that begins with `first` was
-    /// received. `None` if the worker has a lease for this connection ID already, or the connection
+    /// Grants a lease to `worker`, which received an encrypted batch that begins with `first`.
+    /// Returns `None` if the worker already has a lease for this connection ID, or the connection
     /// cannot lease.
     pub fn grant(
         &mut self,
@@ -97,7 +97,7 @@ impl LeaseTable {
         let terms = connection.lease_terms()?;
         let lease = connection.grant_lease(first)?;
         let path = lease.path();
-        // One lease for each path and worker: two would not share the largest packet number.
+        // Each path and worker has one lease: two would not share the largest packet number.
         self.leases.retain(|granted| granted.worker != worker || granted.path != path);
         if self.leases.len() >= LEASES_PER_CONNECTION_MAX {
             self.leases.remove(0);

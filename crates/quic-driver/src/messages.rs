@@ -1,4 +1,5 @@
-//! Messages: each is sent on a unidirectional stream of its own, and received whole or not at all.
+//! Messages: each is sent on a unidirectional stream of its own, and received completely or not at
+//! all.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,29 +13,30 @@ use crate::cells::connection::{ConnectionCell, Interest, MESSAGES_IN_BYTES_MAX};
 use crate::cells::message_queue::{MESSAGE_OVERHEAD, OutgoingMessage, QueueKind};
 use crate::delivery::{DataSource, READ_LEN_MAX};
 
-/// Limit of partially received messages. Each may hold `message_len_max` bytes; further streams are
-/// deferred. A message without received bytes does not count: its stream may have been opened
-/// implicitly by a later one (RFC 9000, section 3.2), and it may never be sent.
+/// Maximum number of partially received messages. Each may hold `message_len_max` bytes; further
+/// streams are deferred. A message without received bytes does not count: its stream may have been
+/// opened implicitly by a later one (RFC 9000, section 3.2), and it may never be sent.
 const PARTIAL_MESSAGES_MAX: usize = 64;
 
-/// Messages are begun until those in flight have this many bytes more than twice the congestion
-/// window, so that the window never runs empty before the next message is begun. The others wait in
-/// a queue that is ordered by priority. Messages in flight share the connection in turn, and the
+/// Bytes in flight, beyond twice the congestion window, up to which further messages are begun, so
+/// that the window never runs empty before the next message is begun. Other messages wait in a
+/// queue that is ordered by priority. Messages in flight share the connection in turn, and the
 /// receiver assembles only [`PARTIAL_MESSAGES_MAX`] of them at a time, regardless of their
 /// priority.
 const IN_FLIGHT_BYTES_SPARE: u64 = 64 << 10;
 
-/// The STOP_SENDING code for a message that is too long.
+/// STOP_SENDING code for a message that is too long.
 pub(crate) const MESSAGE_TOO_LONG: u64 = 1;
 
-/// Limit of in-flight messages with a rate limit, a set of paths or background class. They may be
-/// blocked without a time limit, and each occupies a stream and a partial message at the receiver,
-/// so most of both are reserved for other messages.
+/// Maximum number of in-flight messages with a rate limit, a set of paths or background class. They
+/// may be blocked without a time limit, and each occupies a stream and a partial message at the
+/// receiver, so most of both are reserved for other messages.
 const RESTRICTED_MAX: usize = 16;
 
-/// Streams reserved for messages that are more urgent than some in flight, and for those of the
-/// other queue. Without them, many small messages would take all permitted streams, and an urgent
-/// message would wait for the peer's next MAX_STREAMS. At most a quarter of the permitted streams.
+/// Streams reserved for messages that are more urgent than some in flight, and for messages of the
+/// other queue. Without the reserve, many small messages would take all permitted streams, and an
+/// urgent message would wait for the peer's next MAX_STREAMS. The reserve is at most a quarter of
+/// the permitted streams.
 const STREAMS_RESERVED: u64 = 16;
 
 /// The outgoing messages of a connection.
@@ -43,7 +45,7 @@ pub(crate) struct OutgoingMessages {
     queues: [InFlightMessages; 2],
 }
 
-/// The messages of one queue that have a stream and are not acknowledged by the peer.
+/// Messages of one queue that have a stream and are not acknowledged by the peer.
 #[derive(Default)]
 struct InFlightMessages {
     in_flight: BTreeMap<StreamId, InFlightMessage>,
@@ -53,21 +55,21 @@ struct InFlightMessages {
     bytes_by_priority: BTreeMap<i32, u64>,
     /// Bytes in flight.
     bytes: u64,
-    /// Queued messages wait until others are acknowledged.
+    /// Whether queued messages wait for acknowledgements of others.
     awaits_acknowledgements: bool,
 }
 
 /// The incoming messages of a connection.
 pub(crate) struct IncomingMessages {
     len_max: usize,
-    /// All incomplete messages. The number of those without bytes is bounded by the peer's stream
-    /// limit.
+    /// All incomplete messages. The peer's stream limit bounds the number of those without bytes.
     receiving: BTreeMap<StreamId, PartialMessage>,
-    /// Messages with some bytes, at most [`PARTIAL_MESSAGES_MAX`].
+    /// Number of messages with some bytes, at most [`PARTIAL_MESSAGES_MAX`].
     partial_count: usize,
-    /// Readable streams that wait until there are fewer partial messages. A subset of `receiving`.
+    /// Readable streams that wait until there are fewer partial messages. They are a subset of
+    /// `receiving`.
     deferred: BTreeSet<StreamId>,
-    /// The application's queue is full.
+    /// Whether the application's queue is full.
     paused: bool,
 }
 
@@ -85,7 +87,7 @@ struct PartialMessage {
 }
 
 impl OutgoingMessages {
-    /// Moves queued messages to streams, as far as the peer and the send buffer permit.
+    /// Moves queued messages to streams, up to the limits of the peer and the send buffer.
     pub(crate) fn serve(&mut self, connection: &mut Connection, cell: &ConnectionCell) {
         for kind in QueueKind::ALL {
             let in_flight_count: usize = self.queues.iter().map(|queue| queue.in_flight.len()).sum();
@@ -93,7 +95,8 @@ impl OutgoingMessages {
         }
     }
 
-    /// The stream of a message has ended: acknowledged, reset or stopped. Others may be begun.
+    /// Handles the end of a message's stream: acknowledged, reset or stopped. Begins other messages
+    /// if possible.
     pub(crate) fn on_send_end(&mut self, id: StreamId, connection: &mut Connection, cell: &ConnectionCell) {
         if !self.queues.iter_mut().any(|queue| queue.remove(id)) {
             return;
@@ -155,7 +158,7 @@ impl InFlightMessages {
     /// blocked if it blocks other messages too: unrestricted messages wait for the same send
     /// buffer, restricted messages wait independently.
     fn write_blocked(&mut self, kind: QueueKind, connection: &mut Connection) -> Option<i32> {
-        // Few: one of each priority, or at most [`RESTRICTED_MAX`].
+        // There are few: one of each priority, or at most [`RESTRICTED_MAX`].
         let unwritten: Vec<(Reverse<i32>, StreamId)> = self.unwritten.iter().copied().collect();
         for (priority, id) in unwritten {
             if !self.write_rest(id, connection) && kind == QueueKind::Unrestricted {
@@ -165,8 +168,8 @@ impl InFlightMessages {
         None
     }
 
-    /// Whether a message of this priority may be begun: not while messages of at least this
-    /// priority with `bytes_max` bytes are in flight.
+    /// Returns whether a message of this priority may be begun: not while messages of at least this
+    /// priority have `bytes_max` bytes in flight.
     fn may_begin(&self, kind: QueueKind, priority: i32, bytes_max: u64) -> bool {
         if kind == QueueKind::Restricted && self.in_flight.len() >= RESTRICTED_MAX {
             return false;
@@ -175,15 +178,16 @@ impl InFlightMessages {
             || self.bytes_by_priority.range(priority..).map(|(_, bytes)| bytes).sum::<u64>() < bytes_max
     }
 
-    /// Whether a message of this priority may use one of the `left` streams. `streams_max` is the
-    /// number of streams that the peer permits at a time.
+    /// Returns whether a message of this priority may use one of the `left` streams. `streams_max`
+    /// is the number of streams that the peer permits at a time.
     fn may_open(&self, kind: QueueKind, priority: i32, left: u64, streams_max: u64) -> bool {
         let has_share = kind == QueueKind::Unrestricted || (self.in_flight.len() as u64) < streams_max / 2;
         if has_share && left > STREAMS_RESERVED.min(streams_max / 4) {
             return true;
         }
         let least_urgent = self.bytes_by_priority.first_key_value().map(|(least, _)| *least);
-        // If none of this queue is in flight, no acknowledgement would trigger another attempt.
+        // If no message of this queue is in flight, no acknowledgement would trigger another
+        // attempt.
         least_urgent.is_none_or(|least| kind == QueueKind::Unrestricted && priority > least)
     }
 
@@ -253,7 +257,7 @@ impl IncomingMessages {
         self.read_more(now, source, cell, everything);
     }
 
-    /// The peer has opened streams.
+    /// Accepts newly opened streams of the peer.
     pub(crate) fn on_opened(&mut self, now: Instant, source: &mut impl DataSource, cell: &ConnectionCell) {
         if self.paused {
             // Incomplete messages were not read while paused.
@@ -262,7 +266,7 @@ impl IncomingMessages {
         self.read_more(now, source, cell, false);
     }
 
-    /// More bytes of a message were received.
+    /// Reads more received bytes of a message.
     pub(crate) fn on_readable(
         &mut self,
         now: Instant,
@@ -280,7 +284,7 @@ impl IncomingMessages {
         }
     }
 
-    /// Reads deferred streams and accepts new ones, while there are few enough partial messages.
+    /// Reads deferred streams and accepts new ones, until there are too many partial messages.
     fn read_more(&mut self, now: Instant, source: &mut impl DataSource, cell: &ConnectionCell, everything: bool) {
         while (everything || !self.is_full())
             && let Some(id) = self.deferred.pop_first()
@@ -305,7 +309,7 @@ impl IncomingMessages {
         self.receiving.get(&id).is_some_and(|partial| partial.len > 0)
     }
 
-    /// Whether `id` may be read now. Defers it otherwise.
+    /// Returns whether `id` may be read now. Defers it otherwise.
     fn may_read(&mut self, id: StreamId) -> bool {
         let may = self.has_some(id) || !self.is_full();
         if !may {
@@ -362,7 +366,7 @@ impl IncomingMessages {
     }
 }
 
-/// Joins chunks to one. Copies only if there are several.
+/// Joins chunks into one. Copies only if there are several.
 pub(crate) fn join<'a>(mut chunks: impl ExactSizeIterator<Item = &'a StridedBytes>, len: usize) -> Bytes {
     if chunks.len() <= 1 {
         return chunks.next().map_or_else(Bytes::new, StridedBytes::to_bytes);

@@ -24,16 +24,18 @@ pub trait Packets: Sized + 'static {
     /// Encrypted datagrams that are sent together.
     type Sealed: Default + Clone;
 
-    /// The route of the first datagrams of a batch, and how many bytes have this route.
+    /// Returns the route of the first datagrams of a batch, and the number of bytes with this
+    /// route.
     fn route(endpoint: &Endpoint, batch: &Self::Batch) -> (usize, Route);
 
-    /// Whether the first datagram of a batch is routed to this connection.
+    /// Returns whether the first datagram of a batch is routed to this connection.
     fn leads_to(endpoint: &Endpoint, batch: &Self::Batch, key: ConnectionKey) -> bool;
 
-    /// The endpoint, of `count` behind one address, that the first datagram of a batch is for.
+    /// Returns the endpoint, of `count` behind one address, that should receive the first datagram
+    /// of a batch.
     fn shard_of(batch: &Self::Batch, count: usize) -> Option<usize>;
 
-    /// The addresses of a batch received from socket `socket`.
+    /// Returns the addresses of a batch received from socket `socket`.
     fn addresses(socket: usize, batch: &Self::Batch) -> Addresses;
 
     /// Accepts a connection with a batch of one datagram.
@@ -50,17 +52,19 @@ pub trait Packets: Sized + 'static {
         is_busy: bool,
     ) -> Result<quic::Connection, NotBegun<Self>>;
 
-    /// Writes the packet that refuses the client that has sent a batch. False if there is none.
+    /// Writes the packet that refuses the client of a batch. Returns false if there is no such
+    /// packet.
     fn refuse(endpoint: &mut Endpoint, batch: &Self::Batch, out: &mut Self::Sealed) -> bool;
 
     /// Writes the Version Negotiation packet for a datagram of an unsupported version, or the
-    /// stateless reset for one of a forgotten connection. False if it must not be answered.
+    /// stateless reset for one of a forgotten connection. Returns false if the datagram must not be
+    /// answered.
     fn reply(endpoint: &mut Endpoint, now: Instant, batch: &Self::Batch, out: &mut Self::Sealed) -> bool;
 
     /// Builds and encrypts the datagrams of a plan.
     fn seal(plan: &quic::Plan, out: &mut Self::Sealed);
 
-    /// As [`seal`](Self::seal), for a plan that is not used afterwards.
+    /// Seals like [`seal`](Self::seal), a plan that is not used afterwards.
     fn seal_once(plan: &mut quic::Plan, out: &mut Self::Sealed) {
         Self::seal(plan, out);
     }
@@ -68,7 +72,7 @@ pub trait Packets: Sized + 'static {
     /// Decrypts and processes a batch.
     fn absorb(connection: &mut quic::Connection, now: Instant, addresses: Addresses, batch: Self::Batch);
 
-    /// As [`absorb`](Self::absorb), by a detached receive half.
+    /// Processes a batch like [`absorb`](Self::absorb), in a detached receive half.
     ///
     /// # Errors
     /// Returns the batch if it concerns more than the receive half.
@@ -79,7 +83,7 @@ pub trait Packets: Sized + 'static {
         batch: Self::Batch,
     ) -> Result<(), Self::Batch>;
 
-    /// Prepares a job that decrypts a batch. False if the batch must be processed by
+    /// Prepares a job that decrypts a batch. Returns false if the batch must be processed by
     /// [`absorb`](Self::absorb).
     fn begin_open(
         connection: &mut quic::Connection,
@@ -98,21 +102,21 @@ pub trait Packets: Sized + 'static {
     /// Processes a batch that was decrypted with a lease.
     fn absorb_leased(connection: &mut quic::Connection, now: Instant, job: &mut quic::OpenJob, batch: Self::Batch);
 
-    /// The connection ID of the first datagram of a batch, and the length of the prefix whose
-    /// datagrams have it. `None` for long headers.
+    /// Returns the connection ID of the first datagram of a batch, and the length of the prefix
+    /// whose datagrams have it. `None` for long headers.
     fn local_id(batch: &Self::Batch) -> Option<(usize, LocalId)>;
 
-    /// The first datagram of a batch, if the representation has bytes.
+    /// Returns the first datagram of a batch, if the representation has bytes.
     fn first_bytes(batch: &Self::Batch) -> Option<&[u8]>;
 
-    /// The ECN codepoint of a batch, if the representation has bytes.
+    /// Returns the ECN codepoint of a batch, if the representation has bytes.
     fn ecn(batch: &Self::Batch) -> Option<Ecn> {
         let _ = batch;
         None
     }
 
-    /// A datagram with these bytes for the sender of a datagram from `addresses`. None if the
-    /// representation has no bytes.
+    /// Returns a datagram with these bytes for the sender of a datagram from `addresses`. Returns
+    /// `None` if the representation has no bytes.
     fn answer(addresses: Addresses, contents: Vec<u8>) -> Option<Self::Sealed> {
         let _ = (addresses, contents);
         None
@@ -129,11 +133,11 @@ pub trait Packets: Sized + 'static {
 
 /// The reason why a batch begins no connection.
 pub enum NotBegun<K: Packets> {
-    /// The client gets this answer first.
+    /// This answer must be sent to the client first.
     Reply(K::Sealed),
-    /// It may belong to another driver.
+    /// The batch may belong to another driver.
     Foreign(K::Batch),
-    /// It belongs to no connection.
+    /// The batch belongs to no connection.
     Unknown,
 }
 
@@ -215,12 +219,12 @@ impl<K: Packets> driver::protocol::OpenJob for OpenJob<K> {
     }
 }
 
-/// Memory that datagrams are received in.
+/// Memory into which datagrams are received.
 pub trait DatagramBuffer: ReceiveBuffer + From<BytesMut> + 'static {
-    /// The datagrams in it.
+    /// Returns the datagrams in it.
     fn bytes(&self) -> &[u8];
 
-    /// The datagrams in owned memory.
+    /// Returns the datagrams in owned memory.
     fn into_bytes_mut(self) -> BytesMut;
 }
 
@@ -250,7 +254,7 @@ pub struct Datagrams<B> {
 }
 
 impl<B: DatagramBuffer> Datagrams<B> {
-    /// Its stride and codepoint.
+    /// Returns its stride and codepoint.
     pub fn meta(&self) -> BatchMeta {
         BatchMeta { stride: self.stride, ecn: self.ecn }
     }
@@ -285,7 +289,7 @@ pub struct SealedDatagrams {
     pub contents: Vec<u8>,
     /// The destination address.
     pub destination: SocketAddr,
-    /// The source address, if the system shall not choose it.
+    /// The source address, unless the system chooses it.
     pub source_ip: Option<IpAddr>,
     /// The length of each datagram except the last. `None` for a single datagram.
     pub segment_size: Option<usize>,
@@ -460,8 +464,8 @@ fn freeze<B: ReceiveBuffer>(data: B) -> Bytes {
     data.freeze()
 }
 
-/// The length in bytes of the prefix of `data` whose datagrams belong to connection `key`, as the
-/// first one does. Generic receive offload joins datagrams from one address, which several
+/// Returns the length in bytes of the prefix of `data` whose datagrams belong to connection `key`,
+/// like the first one. Generic receive offload joins datagrams from one address, which several
 /// connections may use.
 fn same_connection_prefix(endpoint: &Endpoint, key: quic::ConnectionKey, data: &[u8], stride: usize) -> usize {
     let mut datagrams = data.chunks(stride);

@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 
 use quic::{MigrateError, OpenPathError, PathId, PathState, PathWait};
 
-/// Limit of events that wait for the application. When it is reached, the oldest is dropped: an
-/// application that reads none loses nothing else, and memory stays bounded.
+/// Maximum number of events that wait for the application. When it is reached, the oldest is
+/// dropped: an application that reads none loses nothing else, and memory stays bounded.
 pub(crate) const PATH_EVENTS_MAX: usize = 256;
 
-/// An event of a path of a connection, or of the request for one.
+/// An event of a path of a connection, or of a path request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PathEvent {
@@ -30,8 +30,8 @@ pub enum PathEvent {
         /// The new state.
         state: PathState,
     },
-    /// A requested path cannot be opened yet. The request stays: the path is opened as soon as the
-    /// reason is gone, and never if it stays.
+    /// A requested path cannot be opened yet. The request stays pending: the path is opened as soon
+    /// as the reason is gone.
     Waiting {
         /// The socket of the request.
         socket: usize,
@@ -49,15 +49,15 @@ pub enum PathEvent {
         /// The reason.
         error: OpenPathError,
     },
-    /// The system refused to send on a path: a filter, a missing route, or a device that is down. The
-    /// path is tried again, and others carry the data meanwhile. The same error on a path is reported
-    /// at most once in ten seconds.
+    /// The system refused to send on a path: a filter, a missing route, or a device that is down.
+    /// The path is tried again; meanwhile others carry the data. The same error on a path is
+    /// reported at most once in ten seconds.
     SendRefused {
         /// Its identifier.
         path: PathId,
         /// The system's error.
         error: String,
-        /// Datagrams on this path are smaller from now on, because small ones may pass.
+        /// Whether datagrams on this path are smaller from now on, because small ones may pass.
         is_smaller: bool,
     },
     /// The connection has moved to another address.
@@ -80,7 +80,7 @@ pub enum PathEvent {
     },
 }
 
-/// The events that the application has not taken.
+/// Events that the application has not taken.
 #[derive(Default)]
 pub(crate) struct PathEvents {
     queue: VecDeque<PathEvent>,

@@ -13,21 +13,21 @@ use crate::incoming::HeldAttempts;
 
 pub use crate::application::{Connect, Limits, QuicApplication, QuicShared};
 
-/// Called with each event that a connection reports in its driver, before the handles are notified.
-/// Events of streams that a detached receive half delivers are not among them.
+/// Observer of each event that a connection reports in its driver, called before the handles are
+/// notified. It does not see events of streams that a detached receive half delivers.
 pub type EventObserver = Arc<dyn Fn(Instant, &Event, &quic::Connection) + Send + Sync>;
 
 /// QUIC with packets of representation `K`.
 pub struct Quic<K> {
     pub(crate) endpoint: Endpoint,
     pub(crate) observer: Option<EventObserver>,
-    /// Clients that wait for a decision of the application, if it takes any.
+    /// Clients that wait for the application's decision, if it is enabled.
     pub(crate) held: Option<HeldAttempts>,
     packets: PhantomData<fn() -> K>,
 }
 
 impl<K> Quic<K> {
-    /// The protocol instance of one driver.
+    /// Creates the protocol instance of one driver.
     pub fn new(endpoint: Endpoint) -> Self {
         Self { endpoint, observer: None, held: None, packets: PhantomData }
     }

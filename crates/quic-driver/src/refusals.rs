@@ -1,29 +1,31 @@
-//! Refusals of the system to send, path by path: which step to take, and when to report it.
+//! The system's refusals to send, by path: which step to take, and when to report it.
 //!
-//! A filter of this host may refuse large datagrams alone, with any error. The datagrams that probe a
-//! silent path are small, so the path seems to work again, and the next data are refused again. So a
-//! refusal that follows soon on another one, although something was sent between them, is taken for
-//! one of the size. A connection without another path sends nothing between two refusals: there it is
-//! the size that is tried next after some of them in a row.
+//! A filter of this host may refuse large datagrams alone, with any error. The datagrams that probe
+//! a silent path are small, so the path seems to work again, and the next data is refused again. So
+//! a refusal soon after another one, although something was sent in between, is attributed to the
+//! size. A connection without another path sends nothing between two refusals: after several in a
+//! row it tries smaller datagrams.
 
 use quic::PathId;
 use units::{Duration, Instant};
 
-/// Refusals further apart have nothing to do with each other: a silent path is probed every second.
+/// Time after which a refusal is unrelated to the previous one: a silent path is probed every
+/// second.
 const EPISODE_MAX: Duration = Duration::from_secs(5);
 
-/// Refusals in a row, without anything sent between them, after which smaller datagrams are tried.
-/// The driver waits longer after each of them: together 155 ms, so that a route that is only being
-/// changed does not make the datagrams smaller.
+/// Number of refusals in a row, with nothing sent in between, after which smaller datagrams are
+/// tried. The driver waits longer after each of them: together 155 ms, so that a brief route change
+/// does not make the datagrams smaller.
 const IN_A_ROW_MAX: u32 = 6;
 
-/// The same error on a path is reported again after this time.
+/// Interval after which the same error on a path is reported again.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Paths of which refusals are remembered: as many as the commands allow. The oldest is forgotten.
+/// Maximum number of paths whose refusals are remembered: as many as the commands allow. The oldest
+/// is forgotten.
 const PATHS_MAX: usize = 32;
 
-/// The paths on which the system has refused to send lately.
+/// Paths on which the system has recently refused to send.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     paths: Vec<RefusedPath>,
@@ -32,26 +34,26 @@ pub(crate) struct Refusals {
 #[derive(Debug)]
 struct RefusedPath {
     path: PathId,
-    /// The latest refusal.
+    /// Time of the latest refusal.
     at: Instant,
     in_a_row: u32,
-    /// Something was sent since.
+    /// Whether something was sent since.
     has_sent: bool,
-    /// The error that was reported, and when.
+    /// The reported error and the time of its report.
     reported: Option<(Instant, String)>,
 }
 
-/// What follows from a refusal.
+/// Consequences of a refusal.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
-    /// Smaller datagrams may pass.
+    /// Whether smaller datagrams may pass.
     pub(crate) tries_smaller: bool,
-    /// The application has to be told.
+    /// Whether the application must be notified.
     pub(crate) is_news: bool,
 }
 
 impl Refusals {
-    /// A batch left on `path`.
+    /// Records that a batch left on `path`.
     #[inline]
     pub(crate) fn on_emitted(&mut self, path: PathId) {
         if let Some(refused) = self.paths.iter_mut().find(|refused| refused.path == path) {
@@ -59,7 +61,7 @@ impl Refusals {
         }
     }
 
-    /// The system refused a batch on `path` with this error.
+    /// Records that the system refused a batch on `path` with this error.
     pub(crate) fn on_refused(&mut self, now: Instant, path: PathId, error: &str) -> Verdict {
         self.paths.retain(|refused| now.saturating_since(refused.at) < EPISODE_MAX.max(REPORT_INTERVAL));
         let at = self.paths.iter().position(|refused| refused.path == path).unwrap_or_else(|| {

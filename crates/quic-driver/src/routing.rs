@@ -2,25 +2,25 @@
 
 use quic::LOCAL_ID_LEN;
 
-/// A local connection ID, as in a short header.
+/// A local connection ID, as found in a short header.
 pub type LocalId = [u8; LOCAL_ID_LEN];
 
-/// The length in bytes of the longest prefix of `data` whose datagrams all have short headers with
-/// the connection ID of the first one.
+/// Returns the length in bytes of the longest prefix of `data` whose datagrams all have short
+/// headers with the connection ID of the first one.
 pub fn same_cid_prefix(data: &[u8], stride: usize) -> usize {
     let first = &data[..stride.min(data.len())];
     let rest = data[first.len()..].chunks(stride);
     first.len() + rest.take_while(|datagram| same_short_header(first, datagram)).map(<[u8]>::len).sum::<usize>()
 }
 
-/// Whether `datagram` can be processed in one batch with `first`, the first one. `is_same` looks up
-/// whether both belong to one connection. Short headers with different connection IDs may belong to
-/// different paths, which are opened separately.
+/// Returns whether `datagram` can be processed in one batch with `first`, the first one. `is_same`
+/// looks up whether both belong to one connection. Short headers with different connection IDs may
+/// belong to different paths, which are opened separately.
 pub(crate) fn is_in_same_batch(first: &[u8], datagram: &[u8], is_same: impl FnOnce() -> bool) -> bool {
     same_short_header(first, datagram) || ((has_long_header(first) || has_long_header(datagram)) && is_same())
 }
 
-/// The connection ID of a datagram with a short header.
+/// Returns the connection ID of a datagram with a short header.
 pub fn local_id(datagram: &[u8]) -> Option<LocalId> {
     let (_, rest) = datagram.split_first().filter(|_| !has_long_header(datagram))?;
     rest.first_chunk().copied()
@@ -31,7 +31,8 @@ fn has_long_header(datagram: &[u8]) -> bool {
     datagram.first().is_some_and(|first| first & LONG != 0)
 }
 
-/// Whether both have short headers with the same connection ID. The other header bits may differ.
+/// Returns whether both have short headers with the same connection ID. The other header bits may
+/// differ.
 fn same_short_header(first: &[u8], datagram: &[u8]) -> bool {
     local_id(first).is_some_and(|id| local_id(datagram) == Some(id))
 }

@@ -19,40 +19,41 @@ use crate::application::QuicShared;
 use crate::error::{Closed, DatagramError, OpenError};
 use crate::path_events::PathEvents;
 
-/// Limit of the peer's streams of one direction that wait for `accept`. Others stay in the
+/// Maximum number of the peer's streams of one direction that wait for `accept`. Others stay in the
 /// connection, where QUIC's stream limit bounds them.
 pub(crate) const ACCEPTED_MAX: usize = 64;
 
-/// Limit of callers that wait until the peer permits another stream.
+/// Maximum number of callers that wait until the peer permits another stream.
 pub(crate) const OPENS_WAITING_MAX: usize = 4096;
 
-/// Limit in bytes of received datagrams that wait for the application. Others stay in the
+/// Maximum size in bytes of received datagrams that wait for the application. Others stay in the
 /// connection, which drops the oldest.
 pub(crate) const DATAGRAMS_IN_BYTES_MAX: usize = 1 << 20;
 
-/// Limit in bytes of datagrams that wait until the connection takes them, besides
-/// `datagram_send_buffer` if that is less. Further datagrams wait or are refused, as the caller wishes.
+/// Maximum size in bytes of datagrams that wait until the connection takes them;
+/// `datagram_send_buffer` applies instead if it is less. Further datagrams wait or are refused, at
+/// the caller's choice.
 pub(crate) const DATAGRAMS_OUT_BYTES_MAX: usize = 1 << 20;
 
-/// Datagrams for certain paths that wait for the driver, at most: the queues of two paths.
+/// Maximum number of datagrams for certain paths that wait for the driver: the queues of two paths.
 pub(crate) const URGENT_DATAGRAMS_MAX: usize = 128;
 
-/// Limit in bytes of received messages that wait for the application. Beyond it, flow control stops
-/// the peer.
+/// Maximum size in bytes of received messages that wait for the application. Beyond it, flow
+/// control stops the peer.
 pub(crate) const MESSAGES_IN_BYTES_MAX: usize = 4 << 20;
 
-/// Added to the length of each datagram in a queue.
+/// Bytes added to the length of each datagram in a queue.
 pub(crate) const DATAGRAM_OVERHEAD: usize = 64;
 
-/// Shared by all handles of a connection and the driver.
+/// State shared by all handles of a connection and the driver.
 pub struct ConnectionCell {
     pub(crate) shared: Arc<QuicShared>,
     pub(crate) remote: SocketAddr,
     pub(crate) side: quic::Side,
-    /// Set once, when the driver adds the connection to its table.
+    /// Place of the connection in the driver's table, set once when the driver adds it.
     pub(crate) place: OnceLock<Place>,
-    /// The driver has not applied [`ConnectionState::rate`]. Set with the state locked. The driver
-    /// reads this before each plan instead of taking the lock.
+    /// Whether the driver has yet to apply [`ConnectionState::rate`]. It is set with the state
+    /// locked. The driver reads this before each plan instead of taking the lock.
     rate_changed: AtomicBool,
     state: Mutex<ConnectionState>,
 }
@@ -81,8 +82,8 @@ impl Interest {
     }
 }
 
-/// How the peer's unidirectional streams are used. The first call that needs to know decides. Until
-/// then none is taken from the connection.
+/// Use of the peer's unidirectional streams. The first call that depends on it decides. Until then
+/// no such stream is taken from the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum MessageMode {
     #[default]
@@ -98,7 +99,7 @@ pub(crate) enum Query {
     MayBeReplayed { id: StreamId, answer: ReplySender<Option<bool>> },
 }
 
-/// Limit of path requests that wait for the driver: far more than a connection has paths.
+/// Maximum number of path requests that wait for the driver: far more than a connection has paths.
 pub(crate) const PATH_REQUESTS_MAX: usize = 256;
 
 /// A request that concerns a path.
@@ -113,7 +114,7 @@ pub(crate) enum PathRequest {
 /// A request to open a stream.
 pub(crate) struct OpenRequest {
     pub(crate) dir: Dir,
-    /// Its data may leave in 0-RTT packets.
+    /// Whether its data may leave in 0-RTT packets.
     pub(crate) is_early: bool,
     pub(crate) answer: OpenReplySender,
 }
@@ -127,13 +128,13 @@ pub(crate) struct Requests {
     pub(crate) streams: Vec<StreamRequest>,
     pub(crate) opens: Vec<OpenRequest>,
     pub(crate) datagrams: VecDeque<Bytes>,
-    /// Those that are pinned to a path.
+    /// Datagrams that are pinned to a path.
     pub(crate) pinned_datagrams: Vec<(PathId, Bytes)>,
-    /// Datagrams for certain paths, which pass the others.
+    /// Datagrams for certain paths, which overtake the others.
     pub(crate) urgent_datagrams: Vec<(Bytes, DatagramPaths)>,
     pub(crate) queries: Vec<Query>,
     pub(crate) paths: Vec<PathRequest>,
-    /// The application has taken received data, so that more can be delivered.
+    /// Whether the application has taken received data, so that more can be delivered.
     pub(crate) wants_delivery: bool,
     pub(crate) close: Option<(u64, String)>,
     /// The new priority among the driver's connections.
@@ -148,27 +149,28 @@ pub(crate) struct ConnectionState {
     pub(crate) requests: Requests,
     /// A new rate limit that the driver has not applied; `Some(None)` removes the limit.
     rate: Option<Option<RateLimit>>,
-    /// The cell is in the driver's list of connections with requests.
+    /// Whether the cell is in the driver's list of connections with requests.
     queued: bool,
     pub(crate) accepted: [VecDeque<StreamCells>; 2],
-    /// Further streams of the peer wait in the connection because the queue is full.
+    /// Whether further streams of the peer wait in the connection because the queue is full, by
+    /// direction.
     pub(crate) accept_paused: [bool; 2],
-    /// Requests for streams that are not answered yet.
+    /// Number of stream requests without an answer.
     pub(crate) opens_waiting: usize,
     pub(crate) mode: MessageMode,
     pub(crate) datagrams: VecDeque<ReceivedDatagram>,
     pub(crate) datagrams_bytes: usize,
-    /// Those to be sent on any path.
+    /// Datagrams to be sent on any path.
     datagrams_out: DatagramsOut,
-    /// Those to be sent that are pinned to a path, by path, until the path is abandoned.
+    /// Datagrams to be sent that are pinned to a path, by path, until the path is abandoned.
     pinned_out: BTreeMap<PathId, DatagramsOut>,
-    /// The limit of each of these in bytes, if it is not [`DATAGRAMS_OUT_BYTES_MAX`].
+    /// Limit of each of these queues in bytes, if it is not [`DATAGRAMS_OUT_BYTES_MAX`].
     pub(crate) datagrams_out_max: Option<usize>,
     pub(crate) datagram_len_max: Option<usize>,
     pub(crate) messages: VecDeque<Bytes>,
     pub(crate) messages_bytes: usize,
     pub(crate) messages_out: MessageQueues,
-    /// Messages that have a stream and are not acknowledged by the peer.
+    /// Number of messages that have a stream and are not acknowledged by the peer.
     pub(crate) messages_in_flight: usize,
     pub(crate) path_events: PathEvents,
     /// The peer's certificates or raw public key, from the handshake.
@@ -182,21 +184,23 @@ pub(crate) struct ConnectionState {
 /// Datagrams that wait until the connection takes them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct DatagramsOut {
-    /// Their bytes, overhead and those that the driver has taken from the requests included.
+    /// Their size in bytes, including overhead and datagrams that the driver has taken from the
+    /// requests.
     bytes: usize,
-    /// The limit for callers that wait for space: what keeps the paths busy.
+    /// Limit for callers that wait for space: enough bytes to keep the paths busy.
     window: Option<usize>,
-    /// How many have left the connection.
+    /// Number of datagrams that have left the connection.
     departed: u64,
 }
 
 impl DatagramsOut {
-    /// The limit in bytes; for callers that wait for space, if `waits`. None has a limit above `most`.
+    /// Returns the limit in bytes; if `waits`, the limit for callers that wait for space. Never
+    /// exceeds `most`.
     fn bytes_max(&self, most: usize, waits: bool) -> usize {
         self.window.filter(|_| waits).map_or(most, |window| window.min(most))
     }
 
-    /// Adds one of `len` bytes if there is space. One is taken always, however small the limit.
+    /// Adds a datagram of `len` bytes if there is space. An empty queue accepts one of any length.
     fn add(&mut self, len: usize, most: usize, waits: bool) -> bool {
         let bytes = self.bytes + len + DATAGRAM_OVERHEAD;
         let has_space = self.bytes == 0 || bytes <= self.bytes_max(most, waits);
@@ -266,7 +270,7 @@ impl ConnectionCell {
             (std::mem::take(&mut state.requests), state.take_all_wakers())
         };
         wakers.wake();
-        // Refusing calls wakers, so the lock must not be held.
+        // Refusing the requests calls wakers, so the lock must not be held.
         let last_stats = self.lock().last_stats();
         requests.refuse(&closed, last_stats.as_ref());
     }
@@ -313,7 +317,7 @@ impl ConnectionState {
         taken
     }
 
-    /// The final statistics of a closed connection.
+    /// Returns the final statistics of a closed connection.
     pub(crate) fn last_stats(&self) -> Option<Stats> {
         self.last_stats.as_deref().cloned()
     }
@@ -324,7 +328,7 @@ impl ConnectionState {
         std::mem::take(&mut self.requests)
     }
 
-    /// Why a datagram cannot be sent at all.
+    /// Fails if a datagram cannot be sent at all.
     fn check_datagram(&self, data: &Bytes) -> Result<(), DatagramError> {
         match self.datagram_len_max {
             None => Err(DatagramError::Unsupported),
@@ -333,12 +337,13 @@ impl ConnectionState {
         }
     }
 
-    /// The limit in bytes of datagrams that wait, for any path or pinned to one.
+    /// Returns the limit in bytes of datagrams that wait, for any path or pinned to one.
     fn datagrams_most(&self) -> usize {
         self.datagrams_out_max.unwrap_or(DATAGRAMS_OUT_BYTES_MAX)
     }
 
-    /// Queues a datagram, or returns it if the queue is full for callers that wait, or for others.
+    /// Queues a datagram, or returns it if the queue has no space under the limit for callers that
+    /// wait or for others.
     pub(crate) fn offer_datagram(&mut self, data: Bytes, waits: bool) -> Result<(), (Bytes, DatagramError)> {
         if let Err(error) = self.check_datagram(&data) {
             return Err((data, error));
@@ -351,7 +356,8 @@ impl ConnectionState {
         Ok(())
     }
 
-    /// As [`offer_datagram`](Self::offer_datagram), pinned to a path, for a caller that waits.
+    /// Queues a datagram like [`offer_datagram`](Self::offer_datagram), pinned to a path, for a
+    /// caller that waits.
     pub(crate) fn offer_pinned_datagram(&mut self, data: Bytes, path: PathId) -> Result<(), (Bytes, DatagramError)> {
         if let Err(error) = self.check_datagram(&data) {
             return Err((data, error));
@@ -364,7 +370,8 @@ impl ConnectionState {
         Ok(())
     }
 
-    /// Of the datagrams for any path, or of those pinned to this one, how many have left the connection.
+    /// Returns how many of the datagrams for any path, or of those pinned to this one, have left
+    /// the connection.
     pub(crate) fn datagrams_departed(&self, pinned: Option<PathId>) -> u64 {
         match pinned {
             None => self.datagrams_out.departed,
@@ -372,7 +379,7 @@ impl ConnectionState {
         }
     }
 
-    /// Path `id` is gone. What is pinned to it counts as what takes any path.
+    /// Handles the loss of path `id`. Datagrams pinned to it now count as datagrams for any path.
     pub(crate) fn unpin_datagrams(&mut self, id: PathId) {
         if let Some(out) = self.pinned_out.remove(&id) {
             self.datagrams_out.bytes += out.bytes;
@@ -382,7 +389,7 @@ impl ConnectionState {
         }
     }
 
-    /// As [`offer_datagram`](Self::offer_datagram), for certain paths.
+    /// Queues a datagram like [`offer_datagram`](Self::offer_datagram), for certain paths.
     pub(crate) fn offer_urgent_datagram(&mut self, data: Bytes, paths: DatagramPaths) -> Result<(), DatagramError> {
         self.check_datagram(&data)?;
         if self.requests.urgent_datagrams.len() >= URGENT_DATAGRAMS_MAX {
@@ -392,9 +399,10 @@ impl ConnectionState {
         Ok(())
     }
 
-    /// The connection has taken datagrams of `bytes`, overhead included, and wants `window` to wait: those pinned
-    /// to this path, or those for any. So far `departed` have left it. Returns the callers that wait for space,
-    /// if half of it is free.
+    /// Records that the connection has taken datagrams of `bytes`, overhead included, and wants
+    /// `window` bytes to wait: of the datagrams pinned to this path, or of those for any. So far
+    /// `departed` datagrams have left it. Returns the callers that wait for space, if half of it is
+    /// free.
     #[must_use]
     pub(crate) fn on_datagrams_taken(
         &mut self,
@@ -418,7 +426,7 @@ impl ConnectionState {
         }
     }
 
-    /// The oldest datagram, and whether the driver should deliver more.
+    /// Returns the oldest datagram, and whether the driver should deliver more.
     pub(crate) fn take_datagram(&mut self) -> Option<(ReceivedDatagram, bool)> {
         let datagram = self.datagrams.pop_front()?;
         let before = self.datagrams_bytes;
@@ -431,7 +439,7 @@ impl ConnectionState {
         self.datagrams.push_back(datagram);
     }
 
-    /// The oldest message, and whether the driver should deliver more.
+    /// Returns the oldest message, and whether the driver should deliver more.
     pub(crate) fn take_message(&mut self) -> Option<(Bytes, bool)> {
         let message = self.messages.pop_front()?;
         let before = self.messages_bytes;
@@ -439,7 +447,7 @@ impl ConnectionState {
         Some((message, falls_to_half(before, self.messages_bytes, MESSAGES_IN_BYTES_MAX)))
     }
 
-    /// The peer's oldest stream, and whether the driver should deliver more.
+    /// Returns the peer's oldest stream, and whether the driver should deliver more.
     pub(crate) fn take_accepted(&mut self, dir: Dir) -> Option<(StreamCells, bool)> {
         let queue = &mut self.accepted[dir.index()];
         let cells = queue.pop_front()?;
@@ -448,8 +456,8 @@ impl ConnectionState {
     }
 }
 
-/// Whether the fill level falls to half with this change. Queues are refilled at that point,
-/// several items at a time.
+/// Returns whether the fill level falls to half with this change. Queues are refilled at that
+/// point, several items at a time.
 fn falls_to_half(before: usize, after: usize, max: usize) -> bool {
     before > max / 2 && after <= max / 2
 }

@@ -8,10 +8,11 @@ use quic::Class;
 
 /// Limit in bytes of a queue of messages that have no stream yet. Senders wait while the queue is
 /// full; an empty queue takes a message of any length. Messages more urgent than others in the
-/// queue may use as much again. There are two such queues, see [`QueueKind`].
+/// queue may use the same amount again. There are two such queues, see [`QueueKind`].
 pub(crate) const MESSAGES_OUT_BYTES_MAX: usize = 4 << 20;
 
-/// Added to the length of each message in a queue, so that the number of empty messages is bounded.
+/// Bytes added to the length of each message in a queue, so that the number of empty messages is
+/// bounded.
 pub(crate) const MESSAGE_OVERHEAD: usize = 64;
 
 /// A message and the class of service of its stream.
@@ -43,7 +44,7 @@ impl QueueKind {
     }
 }
 
-/// One queue for each [`QueueKind`].
+/// The queues, one for each [`QueueKind`].
 #[derive(Default)]
 pub(crate) struct MessageQueues {
     queues: [MessageQueue; 2],
@@ -61,7 +62,7 @@ impl MessageQueues {
         }
     }
 
-    /// The highest priority in a queue.
+    /// Returns the highest priority in a queue.
     pub(crate) fn priority(&self, kind: QueueKind) -> Option<i32> {
         self.queues[kind.index()].priority()
     }
@@ -71,13 +72,13 @@ impl MessageQueues {
         self.queues[kind.index()].pop()
     }
 
-    /// Whether senders that wait for space in a queue should be woken.
+    /// Returns whether senders that wait for space in a queue should be woken.
     pub(crate) fn is_half_free(&self, kind: QueueKind) -> bool {
         self.queues[kind.index()].is_half_free()
     }
 }
 
-/// A priority queue that holds [`MESSAGES_OUT_BYTES_MAX`] bytes, and as much again of messages that
+/// A priority queue that holds [`MESSAGES_OUT_BYTES_MAX`] bytes, and as many again of messages that
 /// are more urgent than the least urgent one in it.
 #[derive(Default)]
 struct MessageQueue {
@@ -104,7 +105,7 @@ impl MessageQueue {
         }
     }
 
-    /// The highest priority in the queue.
+    /// Returns the highest priority in the queue.
     fn priority(&self) -> Option<i32> {
         self.by_priority.first_key_value().map(|(priority, _)| priority.0)
     }
@@ -120,7 +121,7 @@ impl MessageQueue {
         message
     }
 
-    /// Whether half of the queue is free. Waiting senders are woken then.
+    /// Returns whether half of the queue is free. Waiting senders are woken then.
     fn is_half_free(&self) -> bool {
         self.bytes <= MESSAGES_OUT_BYTES_MAX / 2
     }

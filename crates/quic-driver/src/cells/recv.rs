@@ -10,7 +10,7 @@ use super::send::MustNotify;
 use crate::error::{Closed, ReadError};
 use driver::sync::{lock, set_waker};
 
-/// Shared by the driver and one reader.
+/// State shared by the driver and one reader.
 #[derive(Debug)]
 pub(crate) struct RecvCell {
     pub(crate) id: StreamId,
@@ -18,7 +18,7 @@ pub(crate) struct RecvCell {
     state: Mutex<Inbox>,
 }
 
-/// How a receiving side ended. The reader sees it after the bytes in the inbox.
+/// End of a receiving side. The reader sees it after the bytes in the inbox.
 #[derive(Debug, Clone)]
 pub(crate) enum RecvEnd {
     /// All bytes were received.
@@ -27,7 +27,7 @@ pub(crate) enum RecvEnd {
     Reset(u64),
     /// This side asked the peer to stop.
     Stopped,
-    /// The stream was opened for 0-RTT, which the server has not taken.
+    /// The stream was opened for 0-RTT, which the server has rejected.
     EarlyRejected,
     /// The connection is closed.
     Closed(Closed),
@@ -38,9 +38,10 @@ pub(crate) enum RecvEnd {
 pub(crate) struct Inbox {
     chunks: VecDeque<StridedBytes>,
     bytes: usize,
-    /// The inbox was full when the driver last filled it. The driver is notified when half is free.
+    /// Whether the inbox was full when the driver last filled it. The driver is notified when half
+    /// is free.
     paused: bool,
-    /// The driver is notified of a change that it has not processed.
+    /// Whether the driver has been notified of a change that it has not processed.
     queued: bool,
     stop: Option<u64>,
     is_early_rejected: bool,
@@ -57,7 +58,8 @@ impl RecvCell {
         lock(&self.state)
     }
 
-    /// The next contiguous bytes, `None` at the end, and whether the driver must be notified.
+    /// Returns the next contiguous bytes, `None` at the end, and whether the driver must be
+    /// notified.
     pub(crate) fn poll_take(&self, waker: &Waker) -> Poll<Result<(Option<StridedBytes>, MustNotify), ReadError>> {
         let mut inbox = self.lock();
         let Some(chunk) = inbox.chunks.pop_front() else {
@@ -74,7 +76,7 @@ impl RecvCell {
             };
         };
         inbox.bytes -= chunk.len();
-        // At half, so that the driver moves several chunks at a time.
+        // Resume at half, so that the driver moves several chunks at a time.
         let resumes = inbox.paused && inbox.bytes <= self.bytes_max / 2;
         if resumes {
             inbox.paused = false;
@@ -96,14 +98,14 @@ impl RecvCell {
         inbox.must_notify()
     }
 
-    /// Ends a stream that was opened for 0-RTT in vain. Its ID may be that of another stream now, so
-    /// it is not stopped, either.
+    /// Ends a stream whose 0-RTT data was rejected. Its ID may now belong to another stream, so it
+    /// is not stopped, either.
     pub(crate) fn reject_early(&self) {
         self.lock().is_early_rejected = true;
         self.end(RecvEnd::EarlyRejected);
     }
 
-    /// Whether the stream was opened for 0-RTT in vain.
+    /// Returns whether the server rejected the stream's 0-RTT data.
     pub(crate) fn is_early_rejected(&self) -> bool {
         self.lock().is_early_rejected
     }
@@ -121,7 +123,7 @@ impl RecvCell {
         }
     }
 
-    /// All bytes of the stream, if it is complete: a whole message.
+    /// Returns all bytes of the stream, if it is complete: a whole message.
     pub(crate) fn take_whole(&self) -> Option<VecDeque<StridedBytes>> {
         let mut inbox = self.lock();
         if !matches!(inbox.end, Some(RecvEnd::Finished)) {
@@ -131,7 +133,7 @@ impl RecvCell {
         Some(std::mem::take(&mut inbox.chunks))
     }
 
-    /// For the driver: whether the inbox has space. If not, the inbox is marked as paused.
+    /// Returns whether the inbox has space, for the driver. If not, the inbox is marked as paused.
     pub(crate) fn wants_more(&self, inbox: &mut Inbox) -> bool {
         inbox.paused = inbox.bytes >= self.bytes_max;
         !inbox.paused
@@ -143,12 +145,12 @@ impl Inbox {
         !std::mem::replace(&mut self.queued, true)
     }
 
-    /// The driver processes all changes. Later changes must notify it again.
+    /// Begins the processing of all changes by the driver. Later changes must notify it again.
     pub(crate) fn begin_service(&mut self) {
         self.queued = false;
     }
 
-    /// The requested STOP_SENDING code. Returned once.
+    /// Returns the requested STOP_SENDING code. Each code is returned once.
     pub(crate) fn take_stop(&mut self) -> Option<u64> {
         self.stop.take()
     }
@@ -166,7 +168,7 @@ impl Inbox {
         self.end = Some(end);
     }
 
-    /// Whether a reader waits for more bytes.
+    /// Returns whether a reader waits for more bytes.
     pub(crate) fn is_awaited(&self) -> bool {
         self.waker.is_some()
     }
@@ -175,7 +177,7 @@ impl Inbox {
         self.waker.take()
     }
 
-    /// Takes the waker if it wakes the same task as this one. Whether it does.
+    /// Takes the waker if it wakes the same task as `other`. Returns whether it does.
     pub(crate) fn take_waker_of(&mut self, other: &Waker) -> bool {
         self.waker.take_if(|waker| waker.will_wake(other)).is_some()
     }

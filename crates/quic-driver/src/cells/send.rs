@@ -16,7 +16,7 @@ const COMBINE_BELOW: usize = 4 << 10;
 /// The capacity of a chunk of combined writes.
 const COMBINED_LEN: usize = 16 << 10;
 
-/// Shared by one writer and the driver.
+/// State shared by one writer and the driver.
 #[derive(Debug)]
 pub(crate) struct SendCell {
     pub(crate) id: StreamId,
@@ -24,16 +24,16 @@ pub(crate) struct SendCell {
     state: Mutex<Outbox>,
 }
 
-/// How a sending side ended.
+/// End of a sending side.
 #[derive(Debug, Clone)]
 pub(crate) enum SendEnd {
     /// The peer has acknowledged all bytes.
     Acknowledged,
-    /// The peer asked to stop sending, with this code.
+    /// The peer requested an end of sending, with this code.
     Stopped(u64),
     /// This side reset the stream.
     Reset,
-    /// The stream was opened for 0-RTT, which the server has not taken.
+    /// The stream was opened for 0-RTT, which the server has rejected.
     EarlyRejected,
     /// The connection is closed.
     Closed(Closed),
@@ -43,16 +43,16 @@ pub(crate) enum SendEnd {
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     chunks: VecDeque<Bytes>,
-    /// Short writes that become the next chunk.
+    /// Short writes that will form the next chunk.
     combined: BytesMut,
     /// The length of `chunks` and `combined` together.
     bytes: usize,
-    /// The driver is notified of a change that it has not processed.
+    /// Whether the driver has been notified of a change that it has not processed.
     queued: bool,
     finish: bool,
     reset: Option<u64>,
     priority: Option<i32>,
-    /// Boxed because it is rarely used and a server has many streams.
+    /// Pending change of class, boxed because it is rarely used and a server has many streams.
     class_change: Option<Box<ClassChange>>,
     end: Option<SendEnd>,
     waker: Option<Waker>,
@@ -78,7 +78,7 @@ impl SendCell {
         lock(&self.state)
     }
 
-    /// Waits until the outbox has space. Returns how many bytes may be written.
+    /// Waits until the outbox has space. Returns the number of bytes that may be written.
     pub(crate) fn poll_space(&self, waker: &Waker) -> Poll<Result<usize, WriteError>> {
         let mut outbox = self.lock();
         if let Err(error) = outbox.check_open() {
@@ -155,8 +155,8 @@ impl SendCell {
         outbox.must_notify()
     }
 
-    /// Called when the writer is dropped. A stream that is not finished is reset, because it must
-    /// not look complete to the peer.
+    /// Handles the drop of the writer. A stream that is not finished is reset, because it must not
+    /// look complete to the peer.
     pub(crate) fn drop_writer(&self) -> MustNotify {
         let finished = {
             let mut outbox = self.lock();
@@ -205,7 +205,8 @@ impl SendCell {
         }
     }
 
-    /// Waits until the peer stops the stream, with its code, or has acknowledged all of it.
+    /// Waits until the peer stops the stream, and returns its code, or until it has acknowledged
+    /// all of it.
     pub(crate) fn poll_stopped(&self, waker: &Waker) -> Poll<Result<Option<u64>, WriteError>> {
         let mut outbox = self.lock();
         match &outbox.end {
@@ -234,7 +235,8 @@ impl SendCell {
         }
     }
 
-    /// Whether at least half of the outbox is free. A writer is woken then, not for a few bytes.
+    /// Returns whether at least half of the outbox is free. The writer is woken then, not for every
+    /// few bytes.
     pub(crate) fn is_half_free(&self, outbox: &Outbox) -> bool {
         outbox.bytes <= self.bytes_max / 2
     }
@@ -277,14 +279,15 @@ impl Outbox {
         self.bytes = 0;
     }
 
-    // For the driver.
+    // The driver uses these methods.
 
-    /// Whether the stream was opened for 0-RTT in vain: its ID may be that of another stream now.
+    /// Returns whether the server rejected the stream's 0-RTT data: its ID may now belong to
+    /// another stream.
     pub(crate) fn is_early_rejected(&self) -> bool {
         matches!(self.end, Some(SendEnd::EarlyRejected))
     }
 
-    /// The driver processes all changes. Later changes must notify it again.
+    /// Begins the processing of all changes by the driver. Later changes must notify it again.
     pub(crate) fn begin_service(&mut self) {
         self.queued = false;
         self.push_combined();
@@ -313,12 +316,12 @@ impl Outbox {
         self.class_change.take()
     }
 
-    /// The code of a requested reset, unless the stream has ended.
+    /// Returns the code of a requested reset, unless the stream has ended.
     pub(crate) fn pending_reset(&self) -> Option<u64> {
         if self.end.is_none() { self.reset } else { None }
     }
 
-    /// Whether all bytes were taken and the stream can be finished.
+    /// Returns whether all bytes were taken and the stream can be finished.
     pub(crate) fn is_finish_pending(&self) -> bool {
         self.finish && self.chunks.is_empty() && self.end.is_none() && self.reset.is_none()
     }
@@ -327,7 +330,7 @@ impl Outbox {
         self.waker.take()
     }
 
-    /// Bytes in the outbox.
+    /// Returns the number of bytes in the outbox.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::recv::RecvCell;
 use super::send::SendCell;
 
-/// The cells of one stream. Which of them exist depends on its direction and its initiator.
+/// The cells of one stream. Its direction and its initiator determine which cells exist.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StreamCells {
     pub(crate) send: Option<Arc<SendCell>>,
@@ -13,13 +13,13 @@ pub(crate) struct StreamCells {
 }
 
 impl StreamCells {
-    /// The stream's ID, if there is a cell.
+    /// Returns the stream's ID, if there is a cell.
     pub(crate) fn id(&self) -> Option<quic::StreamId> {
         self.send.as_ref().map(|cell| cell.id).or_else(|| self.recv.as_ref().map(|cell| cell.id))
     }
 }
 
-/// A cell with a change that the driver has not processed.
+/// A request for a cell with a change that the driver has not processed.
 #[derive(Debug)]
 pub(crate) enum StreamRequest {
     Send(Arc<SendCell>),

@@ -66,7 +66,8 @@ impl<K: Packets> driver::Connection<Quic<K>> for Connection<K> {
             self.serve_datagrams();
         }
         let is_planned = self.quic.poll_plan_where(now, &|socket| socket_budget(usize::from(socket)), &mut plan.plan);
-        // Before the plan leaves: the peer may answer it at once, see the module `leases`.
+        // Leases must be updated before the plan leaves, because the peer may answer it at once:
+        // see the module `leases`.
         self.leases.update(&self.quic);
         is_planned
     }
@@ -87,7 +88,7 @@ impl<K: Packets> driver::Connection<Quic<K>> for Connection<K> {
     fn handle_not_emitted(&mut self, now: Instant, receipt: &quic::Receipt, error: &SendError) -> bool {
         self.quic.handle_not_emitted(receipt);
         if receipt.is_off_path() {
-            // Its probing frames are repeated, and its path is another one.
+            // Its probing frames are repeated on another path.
             return true;
         }
         let path = receipt.path();
@@ -96,7 +97,7 @@ impl<K: Packets> driver::Connection<Quic<K>> for Connection<K> {
         }
         let text = error.to_string();
         if self.quic.is_handshaking() {
-            // The reason, most likely, if the handshake times out.
+            // This is the most likely reason if the handshake times out.
             self.last_send_error = Some(text);
         } else {
             let verdict = self.refusals.on_refused(now, path, &text);
@@ -163,7 +164,8 @@ impl<K: Packets> driver::Connection<Quic<K>> for Connection<K> {
         }
         let has_other = paths.iter().any(|path| (lost.is_served)(socket_of(path)));
         for path in lost_paths {
-            // The scheduler uses the other paths. Whether there are any is determined above.
+            // The scheduler uses the other paths. The code above has determined whether there are
+            // any.
             let _has_open = self.quic.handle_refused(now, path);
         }
         if !has_other && lost.is_gone {

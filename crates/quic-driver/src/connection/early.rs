@@ -1,4 +1,4 @@
-//! 0-RTT: streams that the server has not taken, and connections that the application gets before
+//! 0-RTT: streams that the server has rejected, and connections that the application gets before
 //! the handshake is complete.
 
 use quic::{EarlyState, Event};
@@ -8,7 +8,8 @@ use crate::cells::send::SendEnd;
 use crate::packets::Packets;
 
 impl<K: Packets> Connection<K> {
-    /// The server has not taken 0-RTT: all streams so far are gone, and their IDs are used again.
+    /// Handles the server's rejection of 0-RTT: all streams so far are gone, and their IDs are
+    /// reused.
     pub(super) fn on_early_rejected(&mut self) {
         for cell in std::mem::take(&mut self.writers).into_values() {
             cell.end(SendEnd::EarlyRejected);
@@ -18,7 +19,7 @@ impl<K: Packets> Connection<K> {
         }
     }
 
-    /// Whether the application gets the connection with this event.
+    /// Returns whether this event makes the connection available to the application.
     pub(super) fn becomes_available(&mut self, event: &Event) -> bool {
         let has_early = || self.cell.shared.limits.accepts_early && self.quic.early_state() == EarlyState::Accepted;
         let is_available = match event {

@@ -1,4 +1,4 @@
-//! Requests for paths, and the events of paths.
+//! Path requests and path events.
 
 use quic::{Addresses, Event, MigrateError, OpenPathError, PathId, PathState};
 use units::Instant;
@@ -10,10 +10,10 @@ use crate::path_events::PathEvent;
 
 impl<K: Packets> Connection<K> {
     /// Adds requests of the handles. Beyond [`PATH_REQUESTS_MAX`], requests to open a path and to
-    /// migrate are refused with an event, and others are dropped.
+    /// migrate are refused with an event; other requests are dropped.
     pub(super) fn add_path_requests(&mut self, requests: Vec<PathRequest>) {
         for request in requests {
-            // The newest request replaces one that waits.
+            // The newest request replaces a waiting one.
             if let PathRequest::Migrate { .. } = request {
                 self.paths.retain(|waiting| !matches!(waiting, PathRequest::Migrate { .. }));
             }
@@ -47,7 +47,7 @@ impl<K: Packets> Connection<K> {
                     Err(error) => self.report_migration_refused(addresses, error),
                 },
                 PathRequest::Abandon { path, code } => {
-                    // Has no effect on an unknown path and on the last one.
+                    // The call has no effect on an unknown path and on the last one.
                     let _abandoned = self.quic.abandon_path(now, path, code);
                 }
                 PathRequest::SetBackup { path, is_backup } => {
@@ -77,7 +77,7 @@ impl<K: Packets> Connection<K> {
         let event = match *event {
             Event::PathState(path, state) => PathEvent::State { path, state },
             Event::PathOpened(path) => {
-                // A path that is unknown has been abandoned meanwhile.
+                // An unknown path has been abandoned in the meantime.
                 let Some(stats) = self.quic.path_stats().into_iter().find(|stats| stats.id == path) else { return };
                 let Addresses { remote, socket, .. } = stats.addresses;
                 PathEvent::Opened { path, socket: usize::from(socket), remote }
@@ -102,7 +102,7 @@ impl<K: Packets> Connection<K> {
         self.report(PathEvent::MigrationRefused { socket: usize::from(socket), remote, error });
     }
 
-    /// Reports that the path requested last waits, if it does.
+    /// Reports that the path requested last is waiting, if it is.
     fn report_waiting(&self, Addresses { remote, socket, .. }: Addresses) {
         if let Some(reason) = self.quic.path_wait() {
             tracing::debug!(%remote, %reason, "a requested path waits");

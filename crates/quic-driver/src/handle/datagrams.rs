@@ -14,8 +14,8 @@ impl<R: Runtime> ConnectionHandle<R> {
     /// Sends a datagram (RFC 9221). Datagrams may be lost or reordered and are not retransmitted.
     ///
     /// # Errors
-    /// If the peer does not accept datagrams, it is too large, the queue is full, or the connection
-    /// is closed.
+    /// If the peer does not accept datagrams, the datagram is too large, the queue is full, or the
+    /// connection is closed.
     pub fn send_datagram(&self, data: Bytes) -> Result<(), DatagramError> {
         let mut result = Ok(());
         let submitted = self.submit(|state| result = state.offer_datagram(data, false).map_err(|(_, error)| error));
@@ -23,11 +23,11 @@ impl<R: Runtime> ConnectionHandle<R> {
         result
     }
 
-    /// As [`send_datagram`](Self::send_datagram), on certain paths or on any. It does not wait for the
-    /// datagrams sent before.
+    /// Sends a datagram like [`send_datagram`](Self::send_datagram), on certain paths or on any. It
+    /// does not wait behind datagrams sent earlier.
     ///
     /// # Errors
-    /// As [`send_datagram`](Self::send_datagram).
+    /// Same errors as [`send_datagram`](Self::send_datagram).
     pub fn send_datagram_on(&self, data: Bytes, paths: DatagramPaths) -> Result<(), DatagramError> {
         let mut result = Ok(());
         let submitted = self.submit(|state| result = state.offer_urgent_datagram(data, paths));
@@ -35,12 +35,13 @@ impl<R: Runtime> ConnectionHandle<R> {
         result
     }
 
-    /// Sends datagrams from the front of `batch`, as many as the queue takes, and notifies the driver
-    /// once. Ready with their number, at least one, unless `batch` is empty. Pending if the queue is
-    /// full; the caller is woken when half of it is free.
+    /// Sends datagrams from the front of `batch` until the queue is full, and notifies the driver
+    /// once. Returns ready with their number, at least one, unless `batch` is empty. Returns
+    /// pending if the queue is full; the caller is woken when half of it is free.
     ///
     /// # Errors
-    /// As [`send_datagram`](Self::send_datagram), for the datagram in front, but for a full queue.
+    /// Same errors as [`send_datagram`](Self::send_datagram) for the datagram in front, except for
+    /// a full queue.
     pub fn poll_send_datagrams(
         &self,
         batch: &mut VecDeque<Bytes>,
@@ -49,11 +50,12 @@ impl<R: Runtime> ConnectionHandle<R> {
         self.poll_send(batch, waker, |state, data| state.offer_datagram(data, true))
     }
 
-    /// As [`poll_send_datagrams`](Self::poll_send_datagrams), all on one path and in this order. Each path has a
-    /// queue of its own. If the path does not work, or stops working before they have left, they take any other.
+    /// Sends datagrams like [`poll_send_datagrams`](Self::poll_send_datagrams), all on one path and
+    /// in this order. Each path has a queue of its own. If the path does not work, or fails before
+    /// they have left, they use any other path.
     ///
     /// # Errors
-    /// As [`poll_send_datagrams`](Self::poll_send_datagrams).
+    /// Same errors as [`poll_send_datagrams`](Self::poll_send_datagrams).
     pub fn poll_send_datagrams_on(
         &self,
         batch: &mut VecDeque<Bytes>,
@@ -92,13 +94,14 @@ impl<R: Runtime> ConnectionHandle<R> {
         }
     }
 
-    /// Of the datagrams that were sent on any path, or of those pinned to this one, how many have left the
-    /// connection. Known after the driver has fetched more, so that it may be late.
+    /// Returns how many of the datagrams sent on any path, or of those pinned to this one, have
+    /// left the connection. The count is updated when the driver fetches more datagrams, so it may
+    /// lag.
     pub fn datagrams_departed(&self, pinned: Option<PathId>) -> u64 {
         self.cell().lock().datagrams_departed(pinned)
     }
 
-    /// Appends the received datagrams to `out`, the oldest first, and returns their number, at least
+    /// Appends the received datagrams to `out`, oldest first, and returns their number, at least
     /// one.
     pub fn poll_recv_datagrams(&self, out: &mut Vec<ReceivedDatagram>, waker: &Waker) -> Poll<Result<usize, Closed>> {
         let (before, mut refill) = (out.len(), false);
@@ -120,7 +123,7 @@ impl<R: Runtime> ConnectionHandle<R> {
         Poll::Ready(Ok(out.len() - before))
     }
 
-    /// The next received datagram.
+    /// Returns the next received datagram.
     pub fn poll_recv_datagram(&self, waker: &Waker) -> Poll<Result<Bytes, Closed>> {
         let (datagram, refill) = {
             let mut state = self.cell().lock();
@@ -137,7 +140,8 @@ impl<R: Runtime> ConnectionHandle<R> {
         Poll::Ready(Ok(datagram.data))
     }
 
-    /// The current maximum length of a datagram. `None` if the peer does not accept datagrams.
+    /// Returns the current maximum length of a datagram. `None` if the peer does not accept
+    /// datagrams.
     pub fn datagram_len_max(&self) -> Option<usize> {
         self.cell().lock().datagram_len_max
     }

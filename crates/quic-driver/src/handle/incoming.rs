@@ -11,11 +11,11 @@ use super::Runtime;
 use crate::application::QuicShared;
 use crate::incoming::{Decision, IncomingInfo, IncomingQueue};
 
-/// A client's attempt to connect, before the handshake: the endpoint has its first packet and nothing
-/// else of it. One of [`accept`](Self::accept), [`refuse`](Self::refuse), [`retry`](Self::retry) and
-/// [`ignore`](Self::ignore) decides about it. Dropping it refuses the client.
+/// A client's attempt to connect, before the handshake: the endpoint has its first packet and no
+/// other state. The application decides with [`accept`](Self::accept), [`refuse`](Self::refuse),
+/// [`retry`](Self::retry) or [`ignore`](Self::ignore). Dropping it refuses the client.
 ///
-/// An attempt expires after the handshake timeout: the client is refused then, and later decisions
+/// An attempt expires after the handshake timeout: the client is then refused, and later decisions
 /// have no effect.
 #[must_use = "dropping it refuses the client"]
 pub struct IncomingHandle<R: Runtime> {
@@ -27,18 +27,18 @@ pub struct IncomingHandle<R: Runtime> {
 }
 
 impl<R: Runtime> IncomingHandle<R> {
-    /// The handle of an attempt from `queue`, which a driver with the state `shared` holds.
+    /// Creates the handle of an attempt from `queue`, which a driver with the state `shared` holds.
     pub fn new(runtime: R, shared: Arc<QuicShared>, queue: Arc<IncomingQueue>, info: IncomingInfo) -> Self {
         Self { runtime, shared, queue, info, is_decided: false }
     }
 
-    /// The client's address. It may be forged unless it [is validated](Self::is_validated).
+    /// Returns the client's address. It may be forged unless it [is validated](Self::is_validated).
     pub fn remote_address(&self) -> SocketAddr {
         self.info.addresses.remote
     }
 
-    /// The address at which the client's packet arrived: with its IP address if the system reports it,
-    /// otherwise that to which the socket is bound.
+    /// Returns the address at which the client's packet arrived: with its IP address if the system
+    /// reports it, otherwise the address to which the socket is bound.
     pub fn local_address(&self) -> SocketAddr {
         let mut local = self.shared.local_addrs[usize::from(self.info.addresses.socket)];
         if let Some(ip) = self.info.addresses.local_ip {
@@ -47,14 +47,14 @@ impl<R: Runtime> IncomingHandle<R> {
         local
     }
 
-    /// Whether the client has proved that it receives packets at its address: it responds to
-    /// [`retry`](Self::retry), or has a token of an earlier connection (RFC 9000, section 8.1).
+    /// Returns whether the client has proved that it receives packets at its address: it responds
+    /// to [`retry`](Self::retry), or has a token of an earlier connection (RFC 9000, section 8.1).
     pub fn is_validated(&self) -> bool {
         self.info.is_validated
     }
 
-    /// The destination connection ID of the first packet that the client sent, which it chose at
-    /// random. Journals and qlog files of both sides name the connection by it.
+    /// Returns the destination connection ID of the first packet that the client sent, which it
+    /// chose at random. Journals and qlog files of both sides identify the connection by it.
     pub fn original_destination(&self) -> ConnectionId {
         self.info.original_destination
     }
@@ -64,16 +64,16 @@ impl<R: Runtime> IncomingHandle<R> {
         self.decide(Decision::Accept);
     }
 
-    /// Refuses the client, which learns it at once: its connection ends with CONNECTION_REFUSED.
+    /// Refuses the client, whose connection ends at once with CONNECTION_REFUSED.
     pub fn refuse(mut self) {
         self.decide(Decision::Refuse);
     }
 
-    /// Lets the client prove its address (RFC 9000, section 8.1.2): it comes again as another attempt,
-    /// which is validated, a round trip later.
+    /// Makes the client prove its address (RFC 9000, section 8.1.2): a round trip later it returns
+    /// as another attempt, which is validated.
     ///
     /// # Errors
-    /// If the client has proved its address. The error contains the attempt.
+    /// If the client has already proved its address. The error contains the attempt.
     pub fn retry(mut self) -> Result<(), RetryError<R>> {
         if self.is_validated() {
             return Err(RetryError(Box::new(self)));
@@ -82,7 +82,7 @@ impl<R: Runtime> IncomingHandle<R> {
         Ok(())
     }
 
-    /// Forgets the attempt without an answer. The client tries again until it times out: each time as
+    /// Drops the attempt without an answer. The client tries again until it times out: each time as
     /// another attempt.
     pub fn ignore(mut self) {
         self.decide(Decision::Ignore);
@@ -112,11 +112,11 @@ impl<R: Runtime> fmt::Debug for IncomingHandle<R> {
     }
 }
 
-/// [`IncomingHandle::retry`] of a client that has proved its address.
+/// Error of [`IncomingHandle::retry`] for a client that has already proved its address.
 pub struct RetryError<R: Runtime>(Box<IncomingHandle<R>>);
 
 impl<R: Runtime> RetryError<R> {
-    /// The attempt, which waits for another decision.
+    /// Returns the attempt, which waits for another decision.
     pub fn into_incoming(self) -> IncomingHandle<R> {
         *self.0
     }

@@ -11,15 +11,15 @@ use crate::cells::message_queue::OutgoingMessage;
 use crate::error::{Closed, MessageError};
 
 impl<R: Runtime> ConnectionHandle<R> {
-    /// Queues a message to be sent. When ready, `message` has been taken; otherwise the queue is
-    /// full.
+    /// Queues a message for sending. When the call is ready, `message` has been taken; otherwise
+    /// the queue is full.
     pub fn poll_send_message(&self, message: &mut Option<Bytes>, waker: &Waker) -> Poll<Result<(), MessageError>> {
         self.poll_send_message_as(message, &Class::default(), waker)
     }
 
-    /// As [`poll_send_message`](Self::poll_send_message), with the class of service of its stream.
-    /// Messages of a higher priority are sent first, also if they are queued later, and have
-    /// separate queue space.
+    /// Queues a message like [`poll_send_message`](Self::poll_send_message), with the class of
+    /// service of its stream. Messages of a higher priority are sent first, even if they are queued
+    /// later, and have separate queue space.
     pub fn poll_send_message_as(
         &self,
         message: &mut Option<Bytes>,
@@ -45,7 +45,7 @@ impl<R: Runtime> ConnectionHandle<R> {
         if message.is_some() { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
 
-    /// Ready when the peer has acknowledged or refused every message queued so far.
+    /// Returns ready when the peer has acknowledged or refused every message queued so far.
     pub fn poll_messages_flushed(&self, waker: &Waker) -> Poll<Result<(), Closed>> {
         let mut state = self.cell().lock();
         if state.messages_out.is_empty() && state.messages_in_flight == 0 {
@@ -58,8 +58,8 @@ impl<R: Runtime> ConnectionHandle<R> {
         Poll::Pending
     }
 
-    /// The next complete message. The first call decides that the peer's unidirectional streams are
-    /// messages.
+    /// Returns the next complete message. The first call decides that the peer's unidirectional
+    /// streams are messages.
     pub fn poll_recv_message(&self, waker: &Waker) -> Poll<Result<Bytes, MessageError>> {
         if let Err(closed) = self.decide(MessageMode::Messages) {
             return Poll::Ready(Err(closed.map_or(MessageError::StreamMode, MessageError::ConnectionClosed)));

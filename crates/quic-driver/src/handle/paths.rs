@@ -1,4 +1,4 @@
-//! The paths of a connection: requests, and events.
+//! Path requests and path events of a connection.
 
 use std::net::SocketAddr;
 use std::task::{Poll, Waker};
@@ -17,7 +17,7 @@ impl<R: Runtime> ConnectionHandle<R> {
     /// reports whether it was opened, waits or was refused.
     ///
     /// # Errors
-    /// If there is no such socket, too many path requests wait, or the connection is closed.
+    /// If there is no such socket, too many path requests are waiting, or the connection is closed.
     pub fn open_path(&self, socket: usize, remote: SocketAddr, is_backup: bool) -> Result<(), Closed> {
         let addresses = self.addresses_on(socket, remote)?;
         self.submit_path_request(PathRequest::Open { addresses, is_backup })
@@ -29,7 +29,7 @@ impl<R: Runtime> ConnectionHandle<R> {
     /// [`poll_path_event`](Self::poll_path_event) reports that it moved or was refused.
     ///
     /// # Errors
-    /// If there is no such socket, too many path requests wait, or the connection is closed.
+    /// If there is no such socket, too many path requests are waiting, or the connection is closed.
     pub fn migrate(&self, socket: usize, remote: SocketAddr) -> Result<(), Closed> {
         let addresses = self.addresses_on(socket, remote)?;
         self.submit_path_request(PathRequest::Migrate { addresses })
@@ -47,7 +47,7 @@ impl<R: Runtime> ConnectionHandle<R> {
     /// not abandoned.
     ///
     /// # Errors
-    /// If too many path requests wait, or the connection is closed.
+    /// If too many path requests are waiting, or the connection is closed.
     pub fn abandon_path(&self, path: PathId, code: u64) -> Result<(), Closed> {
         self.submit_path_request(PathRequest::Abandon { path, code })
     }
@@ -55,7 +55,7 @@ impl<R: Runtime> ConnectionHandle<R> {
     /// Sets whether both sides use a path only if no other path works.
     ///
     /// # Errors
-    /// If too many path requests wait, or the connection is closed.
+    /// If too many path requests are waiting, or the connection is closed.
     pub fn set_path_backup(&self, path: PathId, is_backup: bool) -> Result<(), Closed> {
         self.submit_path_request(PathRequest::SetBackup { path, is_backup })
     }
@@ -71,8 +71,8 @@ impl<R: Runtime> ConnectionHandle<R> {
         if is_taken { Ok(()) } else { Err(Closed::TooMany) }
     }
 
-    /// The next event of the connection's paths. At most 256 are kept for an application that takes
-    /// none, the newest.
+    /// Returns the next event of the connection's paths. If the application takes none, the newest
+    /// 256 are kept.
     pub fn poll_path_event(&self, waker: &Waker) -> Poll<Result<PathEvent, Closed>> {
         let mut state = self.cell().lock();
         match (state.path_events.pop(), &state.closed) {

@@ -26,12 +26,12 @@ impl<R: Runtime> SendHandle<R> {
         Self { cell, connection }
     }
 
-    /// The stream ID.
+    /// Returns the stream ID.
     pub fn id(&self) -> StreamId {
         self.cell.id
     }
 
-    /// The connection it belongs to.
+    /// Returns the connection of the stream.
     pub fn connection(&self) -> &ConnectionHandle<R> {
         &self.connection
     }
@@ -48,8 +48,8 @@ impl<R: Runtime> SendHandle<R> {
         }
     }
 
-    /// Copies bytes from the front of `data` into the outbox and returns how many: as many as there
-    /// is space for, at least one unless `data` is empty.
+    /// Copies bytes from the front of `data` into the outbox while it has space, and returns their
+    /// number, at least one unless `data` is empty.
     ///
     /// If the caller's thread runs the driver (placement `inline`), the last bytes of a long write
     /// that do not fill a batch may wait for the next call that writes or waits, or for a flush.
@@ -82,19 +82,19 @@ impl<R: Runtime> SendHandle<R> {
         Ok(())
     }
 
-    /// Ready when the connection has taken all written data from the outbox, or the stream has
-    /// ended. An application that writes many streams in sequence can use this to bound how many of
-    /// them are open.
+    /// Returns ready when the connection has taken all written data from the outbox, or the stream
+    /// has ended. An application that writes many streams in sequence can use this to bound the
+    /// number of open streams.
     pub fn poll_drained(&mut self, waker: &Waker) -> Poll<()> {
         self.cell.poll_drained(waker)
     }
 
-    /// Ready when the peer has acknowledged all data and the end of the stream.
+    /// Returns ready when the peer has acknowledged all data and the end of the stream.
     pub fn poll_acknowledged(&mut self, waker: &Waker) -> Poll<Result<(), WriteError>> {
         self.cell.poll_acknowledged(waker)
     }
 
-    /// Ready with the code when the peer has stopped the stream, or without one when it has
+    /// Returns ready with the code when the peer has stopped the stream, or without one when it has
     /// acknowledged all of it.
     pub fn poll_stopped(&mut self, waker: &Waker) -> Poll<Result<Option<u64>, WriteError>> {
         self.cell.poll_stopped(waker)
@@ -117,8 +117,8 @@ impl<R: Runtime> SendHandle<R> {
         self.notify_driver(self.cell.set_rate(limit));
     }
 
-    /// Sets the paths that the stream may use. By default it may use all. Retransmissions use these
-    /// paths as well. While none of them works, the stream waits.
+    /// Sets the paths that the stream may use. By default all paths are permitted. Retransmissions
+    /// use these paths as well. While none of them works, the stream waits.
     pub fn set_paths(&mut self, paths: PathSet) {
         self.notify_driver(self.cell.set_paths(paths));
     }
@@ -141,7 +141,7 @@ impl<R: Runtime> Drop for SendHandle<R> {
 pub struct RecvHandle<R: Runtime> {
     cell: Arc<RecvCell>,
     connection: ConnectionHandle<R>,
-    /// Taken from the cell and not read yet.
+    /// Bytes taken from the cell that the application has not read.
     front: StridedBytes,
 }
 
@@ -150,12 +150,12 @@ impl<R: Runtime> RecvHandle<R> {
         Self { cell, connection, front: StridedBytes::default() }
     }
 
-    /// The stream ID.
+    /// Returns the stream ID.
     pub fn id(&self) -> StreamId {
         self.cell.id
     }
 
-    /// The connection it belongs to.
+    /// Returns the connection of the stream.
     pub fn connection(&self) -> &ConnectionHandle<R> {
         &self.connection
     }
@@ -168,7 +168,7 @@ impl<R: Runtime> RecvHandle<R> {
         }
     }
 
-    /// Ready with `true` when bytes can be read, and with `false` at the end of the stream.
+    /// Returns ready with `true` when bytes can be read, and with `false` at the end of the stream.
     pub fn poll_ready(&mut self, waker: &Waker) -> Poll<Result<bool, ReadError>> {
         if !self.front.is_empty() {
             return Poll::Ready(Ok(true));
@@ -180,8 +180,8 @@ impl<R: Runtime> RecvHandle<R> {
         })
     }
 
-    /// The bytes that can be read now. [`poll_ready`](Self::poll_ready) fills them; the caller
-    /// takes them from the front.
+    /// Returns the bytes that can be read now. [`poll_ready`](Self::poll_ready) fills them; the
+    /// caller removes bytes from the front.
     pub fn front_mut(&mut self) -> &mut StridedBytes {
         &mut self.front
     }

@@ -1,4 +1,4 @@
-//! The driver's calls about connection attempts that wait for a decision of the application.
+//! The driver's calls for connection attempts that wait for the application's decision.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::incoming::{Decision, Held};
 use crate::packets::Packets;
 
 impl<K: Packets> Quic<K> {
-    /// Holds a client's first datagram, or a further one of an attempt that is held.
+    /// Holds a client's first datagram, or a further one of a held attempt.
     pub(crate) fn hold(&mut self, now: Instant, socket: usize, batch: K::Batch, may_be_foreign: bool) -> Begun<Self> {
         let (Some(held), Some(first)) = (&mut self.held, K::first_bytes(&batch)) else { return Begun::Nothing };
         let (addresses, ecn) = (K::addresses(socket, &batch), K::ecn(&batch));
@@ -50,7 +50,7 @@ impl<K: Packets> Quic<K> {
     ) -> Option<(usize, Begun<Self>)> {
         let held = self.held.as_mut()?;
         let (number, decision) = held.queue.pop_decision(held.driver)?;
-        // The attempt may have expired meanwhile.
+        // The attempt may have expired in the meantime.
         let Some(Held { incoming, .. }) = held.attempts.remove(&number) else { return Some((0, Begun::Nothing)) };
         let addresses = incoming.addresses();
         let answer = match decision {
@@ -70,7 +70,7 @@ impl<K: Packets> Quic<K> {
         Some((usize::from(addresses.socket), answer.map_or(Begun::Nothing, Begun::Reply)))
     }
 
-    /// Writes the packet that refuses the next attempt that has expired; returns its socket.
+    /// Writes the packet that refuses the next expired attempt; returns its socket.
     pub(crate) fn refuse_expired(&mut self, out: &mut K::Sealed) -> Option<usize> {
         let held = self.held.as_mut()?;
         while let Some(incoming) = held.expired.pop_front() {
