@@ -27,7 +27,7 @@ impl Strangers {
         let endpoint = Endpoint::bind(EndpointConfig::at(local).with_transport(transport)).unwrap();
         let remote = SocketAddr::from(([127, 0, 0, 1], port));
         let connect = |_| {
-            let tls = client_config(&KeyPair::generate().unwrap(), &[receiver]).unwrap();
+            let tls = client_config(&KeyPair::generate().unwrap(), &[receiver], transfer::PROTOCOLS).unwrap();
             endpoint.connect(remote, "litz", tls.config.clone()).unwrap()
         };
         Self { connections: (0..count).map(connect).collect(), _endpoint: endpoint }

@@ -12,10 +12,10 @@ use litz::{Endpoint, EndpointConfig};
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let (server_key, client_key) = (KeyPair::generate()?, KeyPair::generate()?);
-    let server_tls = server_config(&server_key)?;
+    let server_tls = server_config(&server_key, ["datagrams/1"])?;
     let server = Endpoint::bind(EndpointConfig::loopback().with_server_tls(server_tls))?;
     let client = Endpoint::bind(EndpointConfig::loopback())?;
-    let tls = client_config(&client_key, &[server_key.public().fingerprint()])?;
+    let tls = client_config(&client_key, &[server_key.public().fingerprint()], ["datagrams/1"])?;
     let ours = client.connect(server.local_addr(), "litz", tls.config.clone())?;
     let theirs = server.accept()?;
 

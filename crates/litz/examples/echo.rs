@@ -13,13 +13,13 @@ use litz::{Endpoint, EndpointConfig};
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     // Each host has a key pair. The client knows the fingerprint of the server's key.
     let (server_key, client_key) = (KeyPair::generate()?, KeyPair::generate()?);
-    let server_tls = server_config(&server_key)?;
+    let server_tls = server_config(&server_key, ["echo/1"])?;
     let server = Endpoint::bind(EndpointConfig::loopback().with_server_tls(server_tls))?;
     let address = server.local_addr();
     let serving = std::thread::spawn(move || serve(&server));
 
     let client = Endpoint::bind(EndpointConfig::loopback())?;
-    let tls = client_config(&client_key, &[server_key.public().fingerprint()])?;
+    let tls = client_config(&client_key, &[server_key.public().fingerprint()], ["echo/1"])?;
     let connection = client.connect(address, "litz", tls.config.clone())?;
     let (mut send, mut recv) = connection.open_bi()?;
     send.write_all(b"hello")?;

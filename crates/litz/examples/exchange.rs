@@ -117,7 +117,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         ["litz", address, fingerprint, seconds] => {
             let (address, fingerprint): (SocketAddr, Fingerprint) = (address.parse()?, fingerprint.parse()?);
             let client = Endpoint::bind(bound_to(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0)))?;
-            let tls = client_config(&KeyPair::generate()?, &[fingerprint])?;
+            let tls = client_config(&KeyPair::generate()?, &[fingerprint], ["exchange/1"])?;
             let connection = client.connect(address, "litz", tls.config.clone())?;
             let open = || connection.open_bi().map(|(send, recv)| Channel::Stream(send, recv)).map_err(io::Error::from);
             measure(open, seconds.parse()?)
@@ -145,9 +145,10 @@ fn bound_to(address: SocketAddr) -> EndpointConfig {
 
 fn check() -> Result<(), Box<dyn Error>> {
     let (server_key, client_key) = (KeyPair::generate()?, KeyPair::generate()?);
-    let server = Endpoint::bind(EndpointConfig::loopback().with_server_tls(server_config(&server_key)?))?;
+    let server =
+        Endpoint::bind(EndpointConfig::loopback().with_server_tls(server_config(&server_key, ["exchange/1"])?))?;
     let client = Endpoint::bind(EndpointConfig::loopback())?;
-    let tls = client_config(&client_key, &[server_key.public().fingerprint()])?;
+    let tls = client_config(&client_key, &[server_key.public().fingerprint()], ["exchange/1"])?;
     let connection = client.connect(server.local_addr(), "litz", tls.config.clone())?;
     std::thread::spawn(move || accept_streams(&server));
     let open = || connection.open_bi().map(|(send, recv)| Channel::Stream(send, recv)).map_err(io::Error::from);
@@ -156,7 +157,7 @@ fn check() -> Result<(), Box<dyn Error>> {
 
 fn serve(address: SocketAddr) -> Result<(), Box<dyn Error>> {
     let key = KeyPair::generate()?;
-    let endpoint = Endpoint::bind(bound_to(address).with_server_tls(server_config(&key)?))?;
+    let endpoint = Endpoint::bind(bound_to(address).with_server_tls(server_config(&key, ["exchange/1"])?))?;
     let listener = TcpListener::bind(address)?;
     println!("{}", key.public().fingerprint());
     std::thread::spawn(move || accept_streams(&endpoint));

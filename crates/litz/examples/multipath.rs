@@ -23,11 +23,11 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let config = EndpointConfig::default()
         .with_sockets(vec![socket; 2])
         .with_transport(TransportConfig::default().with_max_paths(2).with_scheduler(Strategy::RoundRobin));
-    let server_tls = server_config(&server_key)?;
+    let server_tls = server_config(&server_key, ["multipath/1"])?;
     let server = Endpoint::bind(config.clone().with_server_tls(server_tls))?;
     let addresses = server.local_addrs().to_vec();
     let client = Endpoint::bind(config)?;
-    let tls = client_config(&client_key, &[server_key.public().fingerprint()])?;
+    let tls = client_config(&client_key, &[server_key.public().fingerprint()], ["multipath/1"])?;
 
     // The handshake uses the first path. The second one begins at the second socket.
     let ours = client.connect_from(0, addresses[0], "litz", tls.config.clone())?;

@@ -13,10 +13,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     let (server_key, client_key) = (KeyPair::generate()?, KeyPair::generate()?);
-    let server_tls = server_config(&server_key)?;
+    let server_tls = server_config(&server_key, ["tokio/1"])?;
     let server = Endpoint::bind(EndpointConfig::loopback().with_server_tls(server_tls))?;
     let client = Endpoint::bind(EndpointConfig::loopback())?;
-    let tls = client_config(&client_key, &[server_key.public().fingerprint()])?;
+    let tls = client_config(&client_key, &[server_key.public().fingerprint()], ["tokio/1"])?;
 
     let serve = async {
         let connection = server.accept_async().await?;

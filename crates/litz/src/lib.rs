@@ -17,7 +17,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // Each host has a key pair; the client knows the fingerprint of the server's key.
 //! let (server_key, client_key) = (KeyPair::generate()?, KeyPair::generate()?);
-//! let server_tls = identity::server_config(&server_key)?;
+//! let server_tls = identity::server_config(&server_key, ["echo/1"])?;
 //! let server = Endpoint::bind(EndpointConfig::loopback().with_server_tls(server_tls))?;
 //! let address = server.local_addr();
 //! let serving = std::thread::spawn(move || -> std::io::Result<()> {
@@ -33,7 +33,7 @@
 //! });
 //!
 //! let client = Endpoint::bind(EndpointConfig::loopback())?;
-//! let tls = identity::client_config(&client_key, &[server_key.public().fingerprint()])?;
+//! let tls = identity::client_config(&client_key, &[server_key.public().fingerprint()], ["echo/1"])?;
 //! let connection = client.connect(address, "litz", tls.config.clone())?;
 //! let (mut question, mut answer) = connection.open_bi()?;
 //! question.write_all(b"how fast?")?;
@@ -56,10 +56,10 @@
 //! # use litz::{Endpoint, EndpointConfig};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let (server_key, client_key) = (KeyPair::generate()?, KeyPair::generate()?);
-//! # let server_tls = identity::server_config(&server_key)?;
+//! # let server_tls = identity::server_config(&server_key, ["echo/1"])?;
 //! # let server = Endpoint::bind(EndpointConfig::loopback().with_server_tls(server_tls))?;
 //! # let client = Endpoint::bind(EndpointConfig::loopback())?;
-//! # let tls = identity::client_config(&client_key, &[server_key.public().fingerprint()])?;
+//! # let tls = identity::client_config(&client_key, &[server_key.public().fingerprint()], ["echo/1"])?;
 //! let ours = client.connect(server.local_addr(), "litz", tls.config.clone())?;
 //! let theirs = server.accept()?;
 //! for number in 0..3_u8 {
@@ -84,10 +84,10 @@
 //! # use litz::{Class, Endpoint, EndpointConfig, RateLimit, identity};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let (server_key, client_key) = (identity::KeyPair::generate()?, identity::KeyPair::generate()?);
-//! # let server_tls = identity::server_config(&server_key)?;
+//! # let server_tls = identity::server_config(&server_key, ["echo/1"])?;
 //! # let server = Endpoint::bind(EndpointConfig::loopback().with_server_tls(server_tls))?;
 //! # let client = Endpoint::bind(EndpointConfig::loopback())?;
-//! # let tls = identity::client_config(&client_key, &[server_key.public().fingerprint()])?;
+//! # let tls = identity::client_config(&client_key, &[server_key.public().fingerprint()], ["echo/1"])?;
 //! let ours = client.connect(server.local_addr(), "litz", tls.config.clone())?;
 //! let theirs = server.accept()?;
 //! // A bulk transfer with a rate limit, and messages that are sent before it.
@@ -112,8 +112,8 @@
 //! # use litz::{Endpoint, EndpointConfig, PathEvent, TransportConfig};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let (server_key, client_key) = (KeyPair::generate()?, KeyPair::generate()?);
-//! # let server_tls = identity::server_config(&server_key)?;
-//! # let tls = identity::client_config(&client_key, &[server_key.public().fingerprint()])?;
+//! # let server_tls = identity::server_config(&server_key, ["echo/1"])?;
+//! # let tls = identity::client_config(&client_key, &[server_key.public().fingerprint()], ["echo/1"])?;
 //! let transport = TransportConfig::default().with_max_paths(2);
 //! let config = EndpointConfig::loopback().with_transport(transport);
 //! let server = Endpoint::bind(config.clone().with_server_tls(server_tls))?;

@@ -73,8 +73,10 @@ fn config() -> EndpointConfig {
 #[test]
 fn packets_cost_no_allocation() {
     let key = KeyPair::generate().unwrap();
-    let tls = identity::client_config(&KeyPair::generate().unwrap(), &[key.public().fingerprint()]).unwrap().config;
-    let server_tls = identity::server_config(&key).unwrap();
+    let tls = identity::client_config(&KeyPair::generate().unwrap(), &[key.public().fingerprint()], ["test/1"])
+        .unwrap()
+        .config;
+    let server_tls = identity::server_config(&key, ["test/1"]).unwrap();
     let server = endpoint(config().with_server_tls(server_tls));
     let client = endpoint(config());
     let address = server.local_addr();

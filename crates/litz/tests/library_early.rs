@@ -17,11 +17,12 @@ const PLACEMENTS: [Placement; 5] =
 
 /// TLS settings of both sides that resume sessions with 0-RTT. Those of `litz::identity` do not.
 fn settings(key: &KeyPair) -> (Arc<rustls::ClientConfig>, rustls::ServerConfig) {
-    let client = identity::client_config(&KeyPair::generate().unwrap(), &[key.public().fingerprint()]).unwrap();
+    let client =
+        identity::client_config(&KeyPair::generate().unwrap(), &[key.public().fingerprint()], ["test/1"]).unwrap();
     let mut client = rustls::ClientConfig::clone(&client.config);
     client.resumption = rustls::client::Resumption::in_memory_sessions(8);
     client.enable_early_data = true;
-    let mut server = rustls::ServerConfig::clone(&identity::server_config(key).unwrap());
+    let mut server = rustls::ServerConfig::clone(&identity::server_config(key, ["test/1"]).unwrap());
     server.send_tls13_tickets = 2;
     server.max_early_data_size = u32::MAX;
     (Arc::new(client), server)
@@ -177,8 +178,8 @@ fn a_rejected_request_fails_with_an_error_of_its_own_and_can_be_asked_again() {
 #[test]
 fn hosts_identified_by_their_keys_never_use_0_rtt() {
     let (host, own) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
-    let tls = identity::client_config(&own, &[host.public().fingerprint()]).unwrap().config;
-    let server = server(&identity::server_config(&host).unwrap(), Placement::Thread, true);
+    let tls = identity::client_config(&own, &[host.public().fingerprint()], ["test/1"]).unwrap().config;
+    let server = server(&identity::server_config(&host, ["test/1"]).unwrap(), Placement::Thread, true);
     let client = Endpoint::bind(EndpointConfig::loopback()).unwrap();
     for _ in 0..2 {
         let (request, replayable) = exchange(&begin(&client, server.local_addr(), &tls), &server);

@@ -43,11 +43,11 @@ pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 impl World {
     pub(crate) fn new(variant: Variant) -> Self {
         let (server_key, client_key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
-        let client = identity::client_config(&client_key, &[server_key.public().fingerprint()]).unwrap();
+        let client = identity::client_config(&client_key, &[server_key.public().fingerprint()], ["test/1"]).unwrap();
         Self {
             variant,
             network: MemoryNetwork::new(),
-            server_tls: identity::server_config(&server_key).unwrap(),
+            server_tls: identity::server_config(&server_key, ["test/1"]).unwrap(),
             client_tls: client.config,
         }
     }

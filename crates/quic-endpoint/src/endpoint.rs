@@ -347,11 +347,11 @@ impl Endpoint {
     /// ```
     /// # use quic_endpoint::{Endpoint, EndpointConfig, identity::{self, KeyPair}};
     /// # let (server_key, client_key) = (KeyPair::generate()?, KeyPair::generate()?);
-    /// # let server_tls = identity::server_config(&server_key)?;
+    /// # let server_tls = identity::server_config(&server_key, ["echo/1"])?;
     /// let config = EndpointConfig::loopback().with_server_tls(server_tls).with_incoming_max(100);
     /// let server = Endpoint::bind(config)?;
     /// # let address = server.local_addr();
-    /// # let tls = identity::client_config(&client_key, &[server_key.public().fingerprint()])?;
+    /// # let tls = identity::client_config(&client_key, &[server_key.public().fingerprint()], ["echo/1"])?;
     /// # let client = std::thread::spawn(move || {
     /// #     let client = Endpoint::bind(EndpointConfig::loopback()).unwrap();
     /// #     client.connect(address, "host", tls.config).unwrap().close(0, "done");

@@ -1,7 +1,10 @@
 //! What the two ends of a transfer know.
 
 use litz::Connection;
-use litz::identity::tls::{ALPN_LEFT_OUT, ALPN_LINKS, ALPN_RUN_ID, ALPN_SMALL_FILES, ALPN_STREAMS};
+
+/// Application protocols of a file transfer (ALPN, RFC 7301), the newest first. Each has a name of
+/// its own because an older receiver would refuse what it adds.
+pub const PROTOCOLS: [&[u8]; 6] = [b"litz/1.5", b"litz/1.4", b"litz/1.3", b"litz/1.2", b"litz/1.1", b"litz/1"];
 
 /// What both ends of a connection know, as its ALPN protocol says. Each includes those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,16 +29,10 @@ pub enum Revision {
 impl Revision {
     /// That of the two ends of `connection`.
     pub fn of(connection: &Connection) -> Self {
-        let stats = connection.stats();
-        let known = [
-            (ALPN_LEFT_OUT, Self::LeftOut),
-            (ALPN_LINKS, Self::Links),
-            (ALPN_SMALL_FILES, Self::SmallFiles),
-            (ALPN_STREAMS, Self::Streams),
-            (ALPN_RUN_ID, Self::RunId),
-        ];
-        let found = known.into_iter().find(|(name, _)| stats.session.protocol.as_deref() == Some(*name));
-        found.map_or(Self::First, |(_, revision)| revision)
+        let session = connection.stats().session;
+        let position = PROTOCOLS.iter().position(|name| session.protocol.as_deref() == Some(*name));
+        let revisions = [Self::LeftOut, Self::Links, Self::SmallFiles, Self::Streams, Self::RunId, Self::First];
+        position.map_or(Self::First, |position| revisions[position])
     }
 
     /// The newest.

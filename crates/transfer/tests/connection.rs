@@ -30,10 +30,10 @@ impl World {
         let (receiver_key, sender_key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
         let transport = transfer::transport(TransportConfig::default());
         let config = EndpointConfig::loopback().with_transport(transport);
-        let server_tls = server_config(&receiver_key).unwrap();
+        let server_tls = server_config(&receiver_key, transfer::PROTOCOLS).unwrap();
         let server = Endpoint::bind(config.clone().with_server_tls(server_tls)).unwrap();
         let client = Endpoint::bind(config).unwrap();
-        let tls = client_config(&sender_key, &[receiver_key.public().fingerprint()]).unwrap();
+        let tls = client_config(&sender_key, &[receiver_key.public().fingerprint()], transfer::PROTOCOLS).unwrap();
         let mut config = tls.config.as_ref().clone();
         if let Some(protocols) = protocols {
             config.alpn_protocols = protocols;

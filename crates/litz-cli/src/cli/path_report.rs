@@ -276,10 +276,11 @@ mod tests {
     #[test]
     fn a_refused_path_is_named_once_with_its_reason() {
         let (server_key, client_key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
-        let tls = identity::client_config(&client_key, &[server_key.public().fingerprint()]).unwrap();
+        let tls =
+            identity::client_config(&client_key, &[server_key.public().fingerprint()], transfer::PROTOCOLS).unwrap();
         let transport = TransportConfig::default().with_max_paths(2);
         let config = EndpointConfig::loopback().with_transport(transport);
-        let server_tls = identity::server_config(&server_key).unwrap();
+        let server_tls = identity::server_config(&server_key, transfer::PROTOCOLS).unwrap();
         let server = Endpoint::bind(config.clone().with_server_tls(server_tls)).unwrap();
         let client = Endpoint::bind(config).unwrap();
         let remote = server.local_addr();

@@ -124,7 +124,7 @@ impl<'a> Receiver<'a> {
             is_for_one_run: options.output.is_some(),
             invited: options.invitation.as_ref().map(|invitation| invitation.sender),
         };
-        let tls = server_config(&state.key).map_err(|error| error.to_string())?;
+        let tls = server_config(&state.key, transfer::PROTOCOLS).map_err(|error| error.to_string())?;
         let (listening, output) = (&options.listening, &options.transport);
         let request = Request { listening, options: output, transport, tls, admission, event_handler: None };
         let Serving { endpoint, links, admission, addresses, advice } = start(request, &state)?;

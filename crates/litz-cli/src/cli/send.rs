@@ -386,7 +386,8 @@ impl Job<'_> {
 
     /// Connects to the receiver; `is_refused` says that it served another run a moment ago.
     fn reach(&self, is_first: bool, is_refused: bool) -> Result<Connected, Failure> {
-        let tls = client_config(&self.state.key, &[self.ticket.receiver]).map_err(|error| error.to_string())?;
+        let tls = client_config(&self.state.key, &[self.ticket.receiver], transfer::PROTOCOLS)
+            .map_err(|error| error.to_string())?;
         let reach = Connector {
             peer: "receiver",
             transport: self.transport.clone(),
@@ -526,10 +527,11 @@ mod tests {
         let key = KeyPair::generate().unwrap();
         let fingerprint = key.public().fingerprint();
         let config = EndpointConfig::loopback();
-        let server = Endpoint::bind(config.clone().with_server_tls(server_config(&key).unwrap())).unwrap();
+        let server =
+            Endpoint::bind(config.clone().with_server_tls(server_config(&key, transfer::PROTOCOLS).unwrap())).unwrap();
         let client = Endpoint::bind(config).unwrap();
         for (reason, is_expected) in [("the receiver is busy: no place", true), ("refused", false)] {
-            let tls = client_config(&key, &[fingerprint]).unwrap();
+            let tls = client_config(&key, &[fingerprint], transfer::PROTOCOLS).unwrap();
             let connection = client.connect(server.local_addr(), "host", tls.config).unwrap();
             assert!(!is_busy(&connection), "it is open");
             server.accept().unwrap().close(CLOSE_CODE, reason);

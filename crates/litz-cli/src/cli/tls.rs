@@ -9,9 +9,7 @@ use litz::identity::{ClientTls, Fingerprint, KeyPair, client_config, server_conf
 /// # Errors
 /// A message for the user.
 pub(crate) fn server(key: &KeyPair, protocol: &[u8]) -> Result<Arc<rustls::ServerConfig>, String> {
-    let mut config = server_config(key).map_err(|error| error.to_string())?;
-    Arc::make_mut(&mut config).alpn_protocols = vec![protocol.to_vec()];
-    Ok(config)
+    server_config(key, [protocol]).map_err(|error| error.to_string())
 }
 
 /// Of a client of `server`.
@@ -19,7 +17,5 @@ pub(crate) fn server(key: &KeyPair, protocol: &[u8]) -> Result<Arc<rustls::Serve
 /// # Errors
 /// A message for the user.
 pub(crate) fn client(key: &KeyPair, server: Fingerprint, protocol: &[u8]) -> Result<ClientTls, String> {
-    let mut tls = client_config(key, &[server]).map_err(|error| error.to_string())?;
-    Arc::make_mut(&mut tls.config).alpn_protocols = vec![protocol.to_vec()];
-    Ok(tls)
+    client_config(key, &[server], [protocol]).map_err(|error| error.to_string())
 }

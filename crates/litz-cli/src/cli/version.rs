@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use litz::identity::tls::{ALPN, ALPN_LEFT_OUT, ALPN_LINKS, ALPN_RUN_ID, ALPN_SMALL_FILES, ALPN_STREAMS};
 use serde_json::{Value, json};
 
 use super::{exit, out, ticket};
@@ -53,5 +52,5 @@ fn name(protocol: &[u8]) -> String {
 
 /// The versions of the file protocol, oldest first.
 fn protocols() -> Vec<String> {
-    [ALPN, ALPN_RUN_ID, ALPN_STREAMS, ALPN_SMALL_FILES, ALPN_LINKS, ALPN_LEFT_OUT].map(name).to_vec()
+    transfer::PROTOCOLS.into_iter().rev().map(name).collect()
 }

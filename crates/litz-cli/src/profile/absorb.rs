@@ -79,9 +79,10 @@ impl Pair {
         let to_message = |error: &dyn std::fmt::Display| error.to_string();
         let config = TransportConfig::default().with_datagram_size(size);
         let key = KeyPair::generate().map_err(|error| to_message(&error))?;
-        let server_tls = identity::server_config(&key).map_err(|error| to_message(&error))?;
-        let client_tls =
-            identity::client_config(&key, &[key.public().fingerprint()]).map_err(|error| to_message(&error))?.config;
+        let server_tls = identity::server_config(&key, ["litz-profile/1"]).map_err(|error| to_message(&error))?;
+        let client_tls = identity::client_config(&key, &[key.public().fingerprint()], ["litz-profile/1"])
+            .map_err(|error| to_message(&error))?
+            .config;
         let remote = SocketAddr::from(([192, 0, 2, 1], 1));
         let end = |config, factory, secret| Endpoint::new(config, factory, SecretSource::new(&[secret; 32]));
         let mut dialling = end(config.clone(), None, 1).map_err(|error| to_message(&error))?;

@@ -161,8 +161,9 @@ fn transfer(source: &Path, target: &Path, datagram_size: usize, cancel: &CancelT
     let failed = |error: String| Failure::Error(format!("a transfer over loopback failed: {error}"));
     let key = KeyPair::generate().map_err(|error| failed(error.to_string()))?;
     let fingerprint = key.public().fingerprint();
-    let server_tls = identity::server_config(&key).map_err(|error| failed(error.to_string()))?;
-    let client_tls = identity::client_config(&key, &[fingerprint]).map_err(|error| failed(error.to_string()))?;
+    let server_tls = identity::server_config(&key, transfer::PROTOCOLS).map_err(|error| failed(error.to_string()))?;
+    let client_tls = identity::client_config(&key, &[fingerprint], transfer::PROTOCOLS)
+        .map_err(|error| failed(error.to_string()))?;
     let transport =
         transport(TransportConfig::default().with_datagram_size(datagram_size).with_idle_timeout(IDLE_TIMEOUT));
     let config = EndpointConfig::loopback().with_transport(transport);

@@ -108,8 +108,8 @@ impl Phase {
 pub(crate) fn run(plan: &RunPlan, cancel: &CancelToken) -> Result<Run, Failure> {
     let key = KeyPair::generate().map_err(|error| Failure::Error(format!("cannot make a key: {error}")))?;
     let tls = |error: identity::TlsError| Failure::Error(error.to_string());
-    let server_tls = identity::server_config(&key).map_err(tls)?;
-    let client_tls = identity::client_config(&key, &[key.public().fingerprint()]).map_err(tls)?;
+    let server_tls = identity::server_config(&key, ["litz-profile/1"]).map_err(tls)?;
+    let client_tls = identity::client_config(&key, &[key.public().fingerprint()], ["litz-profile/1"]).map_err(tls)?;
     let cores = Cores::of_this_machine();
     let server = Cores::bind(&cores.receiving, config(plan).with_server_tls(server_tls))?;
     let client = Cores::bind(&cores.sending, config(plan))?;

@@ -31,8 +31,8 @@ pub(crate) fn run_several(
 ) -> Result<Vec<Run>, Failure> {
     let key = KeyPair::generate().map_err(|error| Failure::Error(format!("cannot make a key: {error}")))?;
     let tls = |error: identity::TlsError| Failure::Error(error.to_string());
-    let server_tls = identity::server_config(&key).map_err(tls)?;
-    let client_tls = identity::client_config(&key, &[key.public().fingerprint()]).map_err(tls)?;
+    let server_tls = identity::server_config(&key, ["litz-profile/1"]).map_err(tls)?;
+    let client_tls = identity::client_config(&key, &[key.public().fingerprint()], ["litz-profile/1"]).map_err(tls)?;
     let cores = Cores::of_this_machine();
     let placed = RunPlan { placement: Placement::Connection(count), ..*plan };
     let server = Cores::bind(&cores.receiving, config(&placed).with_server_tls(server_tls))?;

@@ -4,7 +4,6 @@
 use std::fmt::Debug;
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 
 use forward::message::Message;
 use litz::identity::{KeyPair, client_config};
@@ -254,7 +253,8 @@ fn of_receiver(count: usize, talk: impl FnOnce(&[Connection], &Litz) -> String) 
     let transport = transfer::transport(TransportConfig::default());
     let endpoint = Endpoint::bind(EndpointConfig::loopback().with_transport(transport)).expect("a port");
     let connect = |_| {
-        let tls = client_config(&KeyPair::generate().expect("a key"), &[ticket.receiver]).expect("a key");
+        let key = KeyPair::generate().expect("a key");
+        let tls = client_config(&key, &[ticket.receiver], transfer::PROTOCOLS).expect("a key");
         let to = SocketAddr::from(([127, 0, 0, 1], receiver.port));
         endpoint.connect(to, "litz", tls.config.clone()).expect("the receiver is there")
     };
@@ -307,8 +307,7 @@ fn talk_in_tunnel(
     let address = ticket.addresses.iter().find(is_ipv4);
     let Some(TicketAddress::Socket(address)) = address.cloned() else { panic!("an address of the link") };
     let key = KeyPair::generate().expect("a key");
-    let mut tls = client_config(&key, &[ticket.receiver]).expect("a key");
-    Arc::make_mut(&mut tls.config).alpn_protocols = vec![tunnel::control::PROTOCOL.to_vec()];
+    let tls = client_config(&key, &[ticket.receiver], [tunnel::control::PROTOCOL]).expect("a key");
     let endpoint = namespaces::inside(&world.client, || Endpoint::bind(EndpointConfig::default()).expect("a port"));
     let connection = endpoint.connect(address, "litz", tls.config).expect("the server is there");
     let context = proof_context(&connection, key.public(), ticket.receiver).expect("it is open");

@@ -1,7 +1,5 @@
 //! Peers that do not keep to the protocol.
 
-use std::sync::Arc;
-
 use forward::message::{HEADER_LEN, Header, Message, Reason};
 use litz::identity::{KeyPair, client_config, server_config};
 use litz::{Connection, Endpoint, EndpointConfig, RecvStream, SendStream};
@@ -38,8 +36,7 @@ impl Client {
     pub(super) fn new(ticket: &str, key: KeyPair) -> Self {
         let ticket: Ticket = ticket.parse().expect("a ticket");
         let [TicketAddress::Socket(address), ..] = ticket.addresses[..] else { panic!("an address") };
-        let mut tls = client_config(&key, &[ticket.receiver]).expect("a key");
-        Arc::make_mut(&mut tls.config).alpn_protocols = vec![forward::ALPN.to_vec()];
+        let tls = client_config(&key, &[ticket.receiver], [forward::ALPN]).expect("a key");
         let endpoint = Endpoint::bind(EndpointConfig::loopback()).expect("a port");
         let connection = endpoint.connect(address, "litz", tls.config).expect("the server is there");
         Self { key, ticket, connection, _endpoint: endpoint }
@@ -151,8 +148,7 @@ fn a_client_that_breaks_the_protocol_harms_only_itself() {
 /// A server of its own, and its ticket.
 fn own_server() -> (Endpoint, Ticket) {
     let key = KeyPair::generate().expect("a key");
-    let mut tls = server_config(&key).expect("a key");
-    Arc::make_mut(&mut tls).alpn_protocols = vec![forward::ALPN.to_vec()];
+    let tls = server_config(&key, [forward::ALPN]).expect("a key");
     let endpoint = Endpoint::bind(EndpointConfig::loopback().with_server_tls(tls)).expect("a port");
     let addresses = vec![TicketAddress::Socket(endpoint.local_addr())];
     let secret = Secret::generate().expect("a secret");

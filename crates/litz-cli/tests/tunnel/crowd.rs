@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -44,8 +43,7 @@ struct Member {
 
 impl Member {
     fn join(endpoint: &Endpoint, key: &KeyPair, server: SocketAddr, ticket: &Ticket) -> Self {
-        let mut tls = client_config(key, &[ticket.receiver]).expect("a configuration");
-        Arc::make_mut(&mut tls.config).alpn_protocols = vec![tunnel::PROTOCOL.to_vec()];
+        let tls = client_config(key, &[ticket.receiver], [tunnel::PROTOCOL]).expect("a configuration");
         let connection = endpoint.connect(server, "litz", tls.config.clone()).expect("the server answers");
         let (mut send, mut recv) = connection.open_bi().expect("a stream");
         let mut frame = Vec::new();

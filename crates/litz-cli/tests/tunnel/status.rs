@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::process::Command;
-use std::sync::Arc;
 
 use litz::identity::{KeyPair, server_config};
 use litz::{Endpoint, EndpointConfig, TransportConfig};
@@ -47,8 +46,7 @@ fn a_client_answers_and_ends_while_it_connects_and_while_it_connects_again() {
 fn a_client_ends_while_a_server_that_it_has_reached_says_nothing() {
     let place = Place::new();
     let key = KeyPair::generate().expect("random bytes");
-    let mut tls = server_config(&key).expect("a key");
-    Arc::make_mut(&mut tls).alpn_protocols = vec![tunnel::PROTOCOL.to_vec()];
+    let tls = server_config(&key, [tunnel::PROTOCOL]).expect("a key");
     let transport = transfer::transport(TransportConfig::default());
     let config = EndpointConfig::at(SocketAddr::from(([127, 0, 0, 1], 0))).with_transport(transport);
     let server = Endpoint::bind(config.with_server_tls(tls)).expect("a port");

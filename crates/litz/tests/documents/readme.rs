@@ -11,7 +11,7 @@ type Done = Result<(), Box<dyn std::error::Error>>;
 fn serve() -> Done {
     let key = KeyPair::generate()?;
     let sockets = vec![UdpSocketOptions::new("0.0.0.0:4433".parse()?)];
-    let tls = identity::server_config(&key)?;
+    let tls = identity::server_config(&key, ["echo/1"])?;
     let endpoint = Endpoint::bind(EndpointConfig::default().with_sockets(sockets).with_server_tls(tls))?;
     println!("{}", key.public().fingerprint());
     let connection = endpoint.accept()?;
@@ -24,7 +24,7 @@ fn serve() -> Done {
 }
 
 fn ask(address: &str, server: Fingerprint) -> Done {
-    let tls = identity::client_config(&KeyPair::generate()?, &[server])?;
+    let tls = identity::client_config(&KeyPair::generate()?, &[server], ["echo/1"])?;
     let endpoint = Endpoint::bind(EndpointConfig::default())?;
     let connection = endpoint.connect(address.parse()?, "litz.invalid", tls.config.clone())?;
     let (mut question, mut answer) = connection.open_bi()?;

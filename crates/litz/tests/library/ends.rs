@@ -181,7 +181,7 @@ pub(crate) fn a_wrong_host_and_a_wrong_family_have_different_errors(variant: Var
         },
         |client, address| {
             let (key, other) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
-            let tls = identity::client_config(&key, &[other.public().fingerprint()]).unwrap();
+            let tls = identity::client_config(&key, &[other.public().fingerprint()], ["test/1"]).unwrap();
             let error = client.connect(address, "host", tls.config.clone()).unwrap_err();
             let Closed::Tls { by_peer: false, reason, .. } = &error else { panic!("{error:?}") };
             let wrong = tls.wrong_host().expect("the handshake failed because of the key");

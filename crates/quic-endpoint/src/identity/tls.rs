@@ -61,11 +61,16 @@ impl TimeProvider for AnyClock {
 }
 
 /// Returns the settings of the connecting end, with `own` as its key. The host must hold one of the
-/// `expected` keys.
+/// `expected` keys, and speak one of the application `protocols` (ALPN, RFC 7301), the preferred one
+/// first.
 ///
 /// # Errors
 /// [`TlsError`] if the TLS library rejects the key or the settings, which no [`KeyPair`] causes.
-pub fn client_config(own: &KeyPair, expected: &[Fingerprint]) -> Result<ClientTls, TlsError> {
+pub fn client_config(
+    own: &KeyPair,
+    expected: &[Fingerprint],
+    protocols: impl IntoIterator<Item: AsRef<[u8]>>,
+) -> Result<ClientTls, TlsError> {
     let verdict = Arc::new(Mutex::new(None));
     let verifier =
         HostVerifier { expected: expected.to_vec(), verdict: Arc::clone(&verdict), algorithms: algorithms() };
@@ -75,7 +80,7 @@ pub fn client_config(own: &KeyPair, expected: &[Fingerprint]) -> Result<ClientTl
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier))
         .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(certified_key(own)?)));
-    config.alpn_protocols = alpn_protocols();
+    config.alpn_protocols = alpn_protocols(protocols);
     // Every handshake is a full one: a resumed session would skip the verifier, and its exporter
     // would depend on an earlier authentication.
     config.resumption = Resumption::disabled();
@@ -87,17 +92,21 @@ pub fn client_config(own: &KeyPair, expected: &[Fingerprint]) -> Result<ClientTl
     Ok(ClientTls { config: Arc::new(config), verdict })
 }
 
-/// Returns the settings of the listening end, with `own` as its key.
+/// Returns the settings of the listening end, with `own` as its key. It chooses the first of the
+/// application `protocols` that the client also names.
 ///
 /// # Errors
 /// Same errors as [`client_config`].
-pub fn server_config(own: &KeyPair) -> Result<Arc<ServerConfig>, TlsError> {
+pub fn server_config(
+    own: &KeyPair,
+    protocols: impl IntoIterator<Item: AsRef<[u8]>>,
+) -> Result<Arc<ServerConfig>, TlsError> {
     let mut config = ServerConfig::builder_with_details(Arc::new(crypto_provider()), Arc::new(AnyClock))
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(TlsError)?
         .with_client_cert_verifier(Arc::new(AnyKeyVerifier { algorithms: algorithms() }))
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(certified_key(own)?)));
-    config.alpn_protocols = alpn_protocols();
+    config.alpn_protocols = alpn_protocols(protocols);
     // No resumption (see `client_config`) and so no 0-RTT: 0-RTT data could be replayed.
     config.send_tls13_tickets = 0;
     config.max_early_data_size = 0;
@@ -315,32 +324,9 @@ fn certified_key(own: &KeyPair) -> Result<Arc<CertifiedKey>, TlsError> {
     Ok(Arc::new(CertifiedKey::new(vec![spki], signing_key)))
 }
 
-/// Returns the names in the order of preference. The server chooses the first one that the client
-/// also offers.
-fn alpn_protocols() -> Vec<Vec<u8>> {
-    [ALPN_LEFT_OUT, ALPN_LINKS, ALPN_SMALL_FILES, ALPN_STREAMS, ALPN_RUN_ID, ALPN].map(<[u8]>::to_vec).to_vec()
+fn alpn_protocols(protocols: impl IntoIterator<Item: AsRef<[u8]>>) -> Vec<Vec<u8>> {
+    protocols.into_iter().map(|protocol| protocol.as_ref().to_vec()).collect()
 }
-
-/// The protocol's name in the handshake (RFC 7301): Litz, version 1.
-pub const ALPN: &[u8] = b"litz/1";
-
-/// ALPN of version 1 in which the receiver of a file transfer reads a run id in `Hello`. It has a
-/// name of its own, because an older receiver would refuse the longer message; that one chooses
-/// [`ALPN`].
-pub const ALPN_RUN_ID: &[u8] = b"litz/1.1";
-
-/// [`ALPN_RUN_ID`], and the receiver of a file transfer also accepts a file of unknown length.
-pub const ALPN_STREAMS: &[u8] = b"litz/1.2";
-
-/// [`ALPN_STREAMS`], and both ends of a file transfer also know the rules for many small files.
-pub const ALPN_SMALL_FILES: &[u8] = b"litz/1.3";
-
-/// [`ALPN_SMALL_FILES`], and the receiver of a file transfer also accepts links and sparse files.
-pub const ALPN_LINKS: &[u8] = b"litz/1.4";
-
-/// [`ALPN_LINKS`], and the receiver of a file transfer may also leave entries out and delete files
-/// that the list does not name, and the sender reads about both.
-pub const ALPN_LEFT_OUT: &[u8] = b"litz/1.5";
 
 #[cfg(test)]
 mod tests;

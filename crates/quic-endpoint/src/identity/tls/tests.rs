@@ -2,6 +2,9 @@ use rustls::{ClientConnection, HandshakeKind, ServerConnection};
 
 use super::*;
 
+/// The newer one first.
+const PROTOCOLS: [&str; 2] = ["test/2", "test/1"];
+
 /// Runs a whole handshake in memory; the first error of either side ends it.
 fn handshake(
     client: Arc<ClientConfig>,
@@ -29,11 +32,11 @@ fn handshake(
 #[test]
 fn both_ends_authenticate_by_raw_key_and_share_an_exporter() {
     let (host, client_key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
-    let tls = client_config(&client_key, &[host.public().fingerprint()]).unwrap();
-    let (client, server) = handshake(Arc::clone(&tls.config), server_config(&host).unwrap()).unwrap();
+    let tls = client_config(&client_key, &[host.public().fingerprint()], PROTOCOLS).unwrap();
+    let (client, server) = handshake(Arc::clone(&tls.config), server_config(&host, PROTOCOLS).unwrap()).unwrap();
     assert_eq!(peer_public_key(client.peer_certificates()).unwrap(), host.public());
     assert_eq!(peer_public_key(server.peer_certificates()).unwrap(), client_key.public());
-    assert_eq!(client.alpn_protocol(), Some(b"litz/1.5".as_slice()));
+    assert_eq!(client.alpn_protocol(), Some(PROTOCOLS[0].as_bytes()));
     assert_eq!(client.negotiated_cipher_suite().unwrap().suite(), rustls::CipherSuite::TLS13_AES_128_GCM_SHA256);
     assert_eq!(client.negotiated_key_exchange_group().unwrap().name(), rustls::NamedGroup::X25519MLKEM768);
     assert_eq!(client.handshake_kind(), Some(HandshakeKind::Full));
@@ -45,25 +48,27 @@ fn both_ends_authenticate_by_raw_key_and_share_an_exporter() {
 }
 
 #[test]
-fn an_end_without_the_run_id_gets_the_older_protocol_name() {
+fn the_server_chooses_the_first_of_its_protocols_that_the_client_names() {
     let (host, client_key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
-    let tls = client_config(&client_key, &[host.public().fingerprint()]).unwrap();
-    let server = server_config(&host).unwrap();
-    let mut older_server = ServerConfig::clone(&server);
-    older_server.alpn_protocols = vec![b"litz/1".to_vec()];
-    let mut older_client = ClientConfig::clone(&tls.config);
-    older_client.alpn_protocols = vec![b"litz/1".to_vec()];
-    for (client, server) in [(Arc::clone(&tls.config), Arc::new(older_server)), (Arc::new(older_client), server)] {
-        let (client, _) = handshake(client, server).unwrap();
-        assert_eq!(client.alpn_protocol(), Some(b"litz/1".as_slice()));
+    let [newer, older] = PROTOCOLS;
+    for (of_client, of_server, chosen) in [
+        (vec![newer, older], vec![older], Some(older)),
+        (vec![older], vec![newer, older], Some(older)),
+        (vec![older, newer], vec![newer, older], Some(newer)),
+        (vec!["other/1"], vec![newer, older], None),
+    ] {
+        let tls = client_config(&client_key, &[host.public().fingerprint()], &of_client).unwrap();
+        let pair = handshake(tls.config, server_config(&host, &of_server).unwrap());
+        let found = pair.ok().and_then(|(client, _)| client.alpn_protocol().map(<[u8]>::to_vec));
+        assert_eq!(found.as_deref(), chosen.map(str::as_bytes), "{of_client:?}, {of_server:?}");
     }
 }
 
 #[test]
 fn a_second_handshake_is_a_full_one_too() {
     let (host, client_key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
-    let tls = client_config(&client_key, &[host.public().fingerprint()]).unwrap();
-    let server = server_config(&host).unwrap();
+    let tls = client_config(&client_key, &[host.public().fingerprint()], PROTOCOLS).unwrap();
+    let server = server_config(&host, PROTOCOLS).unwrap();
     for _ in 0..2 {
         let (client, _) = handshake(Arc::clone(&tls.config), Arc::clone(&server)).unwrap();
         assert_eq!(client.handshake_kind(), Some(HandshakeKind::Full));
@@ -74,8 +79,8 @@ fn a_second_handshake_is_a_full_one_too() {
 fn a_wrong_host_is_refused_and_named() {
     let (host, other, client_key) =
         (KeyPair::generate().unwrap(), KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
-    let tls = client_config(&client_key, &[other.public().fingerprint()]).unwrap();
-    let error = handshake(Arc::clone(&tls.config), server_config(&host).unwrap()).unwrap_err();
+    let tls = client_config(&client_key, &[other.public().fingerprint()], PROTOCOLS).unwrap();
+    let error = handshake(Arc::clone(&tls.config), server_config(&host, PROTOCOLS).unwrap()).unwrap_err();
     let wrong = tls.wrong_host().expect("the verdict is kept");
     assert_eq!(WrongHost::from_error(&error), Some(&wrong));
     assert_eq!(wrong.presented, host.public().fingerprint());
@@ -88,8 +93,8 @@ fn a_wrong_host_is_refused_and_named() {
 fn one_of_several_expected_hosts_is_enough() {
     let (host, client_key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
     let expected = [Fingerprint::from_bytes([0; 32]), host.public().fingerprint()];
-    let tls = client_config(&client_key, &expected).unwrap();
-    handshake(tls.config, server_config(&host).unwrap()).unwrap();
+    let tls = client_config(&client_key, &expected, PROTOCOLS).unwrap();
+    handshake(tls.config, server_config(&host, PROTOCOLS).unwrap()).unwrap();
 }
 
 /// A host that shows the key of another without holding it.
@@ -102,8 +107,8 @@ fn impostor(own: &KeyPair, shown: &KeyPair) -> Arc<CertifiedKey> {
 fn a_host_without_the_private_key_is_refused() {
     let (host, impostor_key, client_key) =
         (KeyPair::generate().unwrap(), KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
-    let tls = client_config(&client_key, &[host.public().fingerprint()]).unwrap();
-    let mut server = ServerConfig::clone(&server_config(&impostor_key).unwrap());
+    let tls = client_config(&client_key, &[host.public().fingerprint()], PROTOCOLS).unwrap();
+    let mut server = ServerConfig::clone(&server_config(&impostor_key, PROTOCOLS).unwrap());
     server.cert_resolver = Arc::new(AlwaysResolvesServerRawPublicKeys::new(impostor(&impostor_key, &host)));
     let error = handshake(tls.config, Arc::new(server)).unwrap_err();
     assert_eq!(error, rustls::Error::InvalidCertificate(CertificateError::BadSignature));
@@ -113,10 +118,11 @@ fn a_host_without_the_private_key_is_refused() {
 fn a_client_without_the_private_key_is_refused() {
     let (host, impostor_key, client_key) =
         (KeyPair::generate().unwrap(), KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
-    let mut client = ClientConfig::clone(&client_config(&impostor_key, &[host.public().fingerprint()]).unwrap().config);
+    let mut client =
+        ClientConfig::clone(&client_config(&impostor_key, &[host.public().fingerprint()], PROTOCOLS).unwrap().config);
     client.client_auth_cert_resolver =
         Arc::new(AlwaysResolvesClientRawPublicKeys::new(impostor(&impostor_key, &client_key)));
-    let error = handshake(Arc::new(client), server_config(&host).unwrap()).unwrap_err();
+    let error = handshake(Arc::new(client), server_config(&host, PROTOCOLS).unwrap()).unwrap_err();
     assert_eq!(error, rustls::Error::InvalidCertificate(CertificateError::BadSignature));
 }
 
@@ -124,7 +130,7 @@ fn a_client_without_the_private_key_is_refused() {
 fn a_client_without_a_key_is_refused() {
     let host = KeyPair::generate().unwrap();
     let client_key = KeyPair::generate().unwrap();
-    let tls = client_config(&client_key, &[host.public().fingerprint()]).unwrap();
+    let tls = client_config(&client_key, &[host.public().fingerprint()], PROTOCOLS).unwrap();
     let mut client = ClientConfig::clone(&tls.config);
     #[derive(Debug)]
     struct NoKey;
@@ -140,5 +146,5 @@ fn a_client_without_a_key_is_refused() {
         }
     }
     client.client_auth_cert_resolver = Arc::new(NoKey);
-    assert!(handshake(Arc::new(client), server_config(&host).unwrap()).is_err());
+    assert!(handshake(Arc::new(client), server_config(&host, PROTOCOLS).unwrap()).is_err());
 }

@@ -45,11 +45,12 @@ pub(super) fn hosts(
 ) -> Result<[Host; 2], WorldError> {
     let keys = [KeyPair::generate().map_err(world_error)?, KeyPair::generate().map_err(world_error)?];
     let tls = |error: TlsError| world_error(error);
-    let mut server_tls = identity::server_config(&keys[1]).map_err(tls)?;
+    let mut server_tls = identity::server_config(&keys[1], ["litz-scenario/1"]).map_err(tls)?;
     if let Some(key_log) = key_log {
         Arc::make_mut(&mut server_tls).key_log = Arc::<PacketFile>::clone(key_log);
     }
-    let client_tls = identity::client_config(&keys[0], &[keys[1].public().fingerprint()]).map_err(tls)?.config;
+    let client_tls =
+        identity::client_config(&keys[0], &[keys[1].public().fingerprint()], ["litz-scenario/1"]).map_err(tls)?.config;
     let [client, server] = sockets;
     let bind = |host, server_tls, sockets| {
         let config = EndpointConfig::default()
