@@ -106,6 +106,8 @@ lint:
 # compare with.
 	for folder in interop interop/packetdrill bench fuzz; do (cd $$folder && $(CARGO) fmt --all --check) || exit 1; done
 	$(CARGO) clippy --workspace --all-targets --quiet -- --deny warnings
+# The library without its features: with the whole workspace it has all of them.
+	$(CARGO) clippy --package litz --quiet -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --workspace --no-deps --quiet
 
 ## Advisories, licences and sources of the dependencies (deny.toml). The database of advisories comes
