@@ -153,6 +153,7 @@
 //! | [`identity`] | host keys, TLS settings without certificates |
 //! | [`paths`] | the choice of the address pairs that a connection uses |
 //! | `daemon`, with the feature `daemon` | connections through `litz daemon`, over memory that is shared with it |
+//! | `transfer`, with the feature `transfer` | trees of files over one connection, resumable and verified |
 //! | `tcp`, with the feature `tcp` | TCP/IP in user space, on TUN and TAP devices and Ethernet interfaces |
 //!
 //! # Features
@@ -164,10 +165,10 @@
 //! | `tokio` | tokio's `AsyncWrite` and `AsyncRead` for streams. The calls that end in `_async` do not need it |
 //! | `tcp` | the module `tcp`, and with it the historical ciphers of its layers |
 //! | `daemon` | the module `daemon` |
+//! | `transfer` | the module `transfer` |
 //!
 //! Complete programs are in `examples/`: `echo`, `messages`, `datagrams`, `tokio` and `multipath`.
-//! File transfers are a library of their own, `litz-transfer`, and the `litz` command is in the
-//! package `litz-cli`.
+//! The `litz` command is in the package `litz-cli`.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "daemon")]
@@ -190,6 +191,10 @@ pub use quic_endpoint::{
 /// TCP/IP in this process, on TUN and TAP devices and Ethernet interfaces. With the feature `tcp`.
 #[cfg(feature = "tcp")]
 pub use tcp_stack as tcp;
+/// File transfers: trees of files over one authenticated connection, resumable and verified. With the feature
+/// `transfer`.
+#[cfg(feature = "transfer")]
+pub use transfer;
 /// Durations, rates and sizes, as [`TransportConfig`] takes them.
 pub use units;
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use litz::identity::{AllowList, PublicKey};
+use quic_endpoint::identity::{AllowList, PublicKey};
 
 use super::proof::{Proof, ProofContext};
 use super::run_id::RunId;

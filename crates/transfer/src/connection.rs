@@ -3,8 +3,8 @@
 use std::io::{self, Read, Write};
 
 use bytes::Bytes;
-use litz::identity::{Fingerprint, KeyError, PublicKey, peer_public_key};
-use litz::{Connection, ExportError};
+use quic_endpoint::identity::{Fingerprint, KeyError, PublicKey, peer_public_key};
+use quic_endpoint::{Connection, ExportError};
 
 use crate::link::{Control, Link, SendStream};
 use crate::proof::ProofContext;
@@ -24,7 +24,7 @@ impl ConnectionLink {
     }
 }
 
-struct StreamWriter(litz::SendStream);
+struct StreamWriter(quic_endpoint::SendStream);
 
 impl Write for StreamWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -65,7 +65,7 @@ impl Link for ConnectionLink {
 }
 
 /// The control stream of a transfer from the two halves of a bidirectional stream.
-pub fn control((send, recv): (litz::SendStream, litz::RecvStream)) -> Control {
+pub fn control((send, recv): (quic_endpoint::SendStream, quic_endpoint::RecvStream)) -> Control {
     Control { reader: Box::new(recv), writer: Box::new(StreamWriter(send)) }
 }
 

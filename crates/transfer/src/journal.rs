@@ -18,7 +18,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 
 use super::manifest::Modified;
 use super::segment::Layout;
-use litz::identity::PublicKey;
+use quic_endpoint::identity::PublicKey;
 
 /// Identifies the file: a file of another size, time or sender does not resume from this journal.
 #[derive(Clone, PartialEq, Eq, Debug)]

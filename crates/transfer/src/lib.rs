@@ -27,8 +27,8 @@
 //! ```
 //! use std::time::{Duration, SystemTime};
 //!
-//! use litz::identity::{KeyPair, client_config, server_config};
-//! use litz::{Endpoint, EndpointConfig, TransportConfig};
+//! use quic_endpoint::identity::{KeyPair, client_config, server_config};
+//! use quic_endpoint::{Endpoint, EndpointConfig, TransportConfig};
 //! use transfer::{ConnectionLink, Credential, Source, Ticket, TicketAddress, TicketAuthoriser, TicketStore};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

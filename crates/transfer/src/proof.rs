@@ -9,7 +9,7 @@ use std::fmt;
 use aws_lc_rs::hmac;
 
 use super::ticket::Secret;
-use litz::identity::{Fingerprint, PublicKey};
+use quic_endpoint::identity::{Fingerprint, PublicKey};
 
 /// The label of the TLS exporter that proofs are bound to; its context is empty, its length 32
 /// bytes.

@@ -1,6 +1,6 @@
 //! What the two ends of a transfer know.
 
-use litz::Connection;
+use quic_endpoint::Connection;
 
 /// Application protocols of a file transfer (ALPN, RFC 7301), the newest first. Each has a name of
 /// its own because an older receiver would refuse what it adds.

@@ -25,7 +25,7 @@ use super::proof::{Proof, ProofContext, Role};
 use super::ticket::Secret;
 use credentials::private_file::NON_BLOCKING;
 use credentials::{base32, private_file};
-use litz::identity::PublicKey;
+use quic_endpoint::identity::PublicKey;
 use rustix::fs::{FlockOperation, flock};
 use zeroize::Zeroizing;
 

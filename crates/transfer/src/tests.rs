@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-use litz::identity::{Fingerprint, KeyPair, PublicKey};
+use quic_endpoint::identity::{Fingerprint, KeyPair, PublicKey};
 use units::Rng;
 
 use super::control::read_message;

@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use credentials::base32::{self, Base32Error};
-use litz::identity::Fingerprint;
+use quic_endpoint::identity::Fingerprint;
 use zeroize::{Zeroize, Zeroizing};
 
 /// An invitation to send. Its text ([`Ticket::to_text`]) contains the secret, so read access to it
@@ -349,7 +349,7 @@ impl<'a> Reader<'a> {
 pub const ADDRESSES_MAX: usize = 16;
 
 // Every address that a receiver listens at can be named.
-const _: () = assert!(litz::paths::listen::PLACES_MAX <= ADDRESSES_MAX);
+const _: () = assert!(quic_endpoint::paths::listen::PLACES_MAX <= ADDRESSES_MAX);
 
 /// 128 bits. Every guess needs a connection, so guessing is infeasible.
 const SECRET_LEN: usize = 16;

@@ -1,6 +1,6 @@
 //! The transport parameters that a transfer needs.
 
-use litz::TransportConfig;
+use quic_endpoint::TransportConfig;
 
 use super::segment::BASE_LOG2_DEFAULT;
 

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use litz::identity::{AllowList, KeyPair, client_config, server_config};
-use litz::{Connection, Endpoint, EndpointConfig, TransportConfig};
+use quic_endpoint::identity::{AllowList, KeyPair, client_config, server_config};
+use quic_endpoint::{Connection, Endpoint, EndpointConfig, TransportConfig};
 use transfer::{
     CLOSE_CODE, ConnectionLink, Credential, KeyAuthoriser, ReceiveOptions, Revision, Role, Secret, SendOptions, Source,
     Summary, TransferError, TransferEvent, control, peer_key, proof_context, receive, send,

@@ -1,7 +1,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use litz::identity::PublicKey;
+use quic_endpoint::identity::PublicKey;
 
 use super::*;
 use crate::disk::SystemDisk;

@@ -3,7 +3,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
-use litz::identity::Fingerprint;
+use quic_endpoint::identity::Fingerprint;
 
 const NOW: u64 = 1_800_000_000;
 const LATER: u64 = NOW + 3600;

@@ -1,6 +1,6 @@
 //! Authentication of both ends, and that neither reveals anything before it.
 
-use litz::identity::AllowList;
+use quic_endpoint::identity::AllowList;
 
 use super::*;
 use crate::store::TicketStore;
