@@ -39,7 +39,7 @@ impl Connection {
 
     /// The addresses of the path with the shortest round trip.
     pub fn addresses(&self) -> Addresses {
-        self.send.path().addresses
+        self.send.path().link.addresses
     }
 
     /// Multipath was negotiated; known once the handshake is complete.
@@ -86,11 +86,11 @@ impl Connection {
                 .detached
                 .as_ref()
                 .map_or_else(|| self.receive.half.stats(), |detached| detached.stats.clone()),
-            round_trip: path.rtt.smoothed(),
-            round_trip_min: path.rtt.min(),
-            in_flight_bytes: path.in_flight,
-            congestion: path.congestion.snapshot(),
-            datagram_size: path.datagram_size,
+            round_trip: path.recovery.rtt.smoothed(),
+            round_trip_min: path.recovery.rtt.min(),
+            in_flight_bytes: path.recovery.in_flight,
+            congestion: path.recovery.congestion.snapshot(),
+            datagram_size: path.size.bytes(),
             handshake_time,
             started_at,
             session: self.control.summary(),

@@ -29,7 +29,7 @@ impl Connection {
     /// The origin of datagrams of `path`; none if they are dropped.
     pub(super) fn origin_of(&self, path: PathId, addresses: &Addresses) -> Option<Origin> {
         match self.send.path_of(path) {
-            Some(known) if known.addresses.is_same_route(addresses) => Some(Origin::Known),
+            Some(known) if known.link.addresses.is_same_route(addresses) => Some(Origin::Known),
             // No migration before the handshake is confirmed (RFC 9000, section 9), and servers do
             // not migrate: a client expects packets only from an address that it probes itself.
             Some(_) => {
@@ -58,7 +58,7 @@ impl Connection {
 
     /// A connection ID of the peer for packets of `path` to another address than its own.
     pub(super) fn spare_remote_id(&self, path: PathId) -> Option<ConnectionId> {
-        let in_use = self.send.path_of(path)?.remote_id;
+        let in_use = self.send.path_of(path)?.link.remote_id;
         self.control.remote_ids_of(path)?.other_than(in_use)
     }
 
@@ -113,7 +113,7 @@ impl Connection {
 
     fn begin_path(&mut self, now: Instant, addresses: Addresses, is_backup: bool) -> Result<(), OpenPathError> {
         let is_handshake_address =
-            self.send.path_of(PathId::ZERO).is_some_and(|first| first.addresses.remote == addresses.remote);
+            self.send.path_of(PathId::ZERO).is_some_and(|first| first.link.addresses.remote == addresses.remote);
         self.control.request_path(addresses, is_backup, is_handshake_address)?;
         self.control.open_requested(&mut self.receive.exchange, &mut self.receive.events);
         self.settle(now);

@@ -9,7 +9,7 @@ use wire::quic::{MIN_INITIAL_SIZE, PathId, Side, Space};
 
 use super::SendHalf;
 use super::frames::{ControlFrame, SentFrame};
-use super::path::SendPath;
+use super::path::{PathRecovery, SendPath};
 use super::sent_log::{Content, Run};
 use crate::earliest::Earliest;
 use crate::error::TransportError;
@@ -85,22 +85,20 @@ impl SendHalf {
         let mut runs = std::mem::take(&mut self.acked_runs);
         runs.clear();
         let mut newly = NewlyAcked::default();
-        let SendPath { delivery, ecn, .. } = &mut self.paths[at];
+        let PathRecovery { delivery, ecn, .. } = &mut self.paths[at].recovery;
         let ecn_from = if index >= DATA { ecn.from() } else { 0 };
         space.log.acknowledge(ranges, |run| {
             newly.add(&run, ecn_from);
             delivery.on_acked(now, &run.stamp, run.sent_at, run.end() - 1, run.in_flight_bytes());
             runs.push(run);
         });
-        if index >= DATA && self.paths[at].reordering.has_lost() {
+        if index >= DATA && self.paths[at].recovery.reordering.has_lost() {
             self.on_spurious_loss(now, at, ack.ranges.clone(), exchange, events);
         }
         if let Some((number, sent_at)) = newly.newest {
             let path = &mut self.paths[at];
-            path.in_flight -= newly.bytes;
-            if usize::from(newly.largest_bytes) > MIN_INITIAL_SIZE {
-                (path.carries_large, path.large_losses) = (true, 0);
-            }
+            path.recovery.in_flight -= newly.bytes;
+            path.size.on_acked(newly.largest_bytes.into());
             // Only the largest acknowledged packet gives an RTT sample, if it is newly acknowledged,
             // and if one that is ack-eliciting is, too (RFC 9002, section 5.1).
             let largest_sent_at = if number == largest { Some(sent_at) } else { ack_only_sent_at };
@@ -117,8 +115,9 @@ impl SendHalf {
                 self.on_ecn_report(now, index, sent_at, ack.ecn, newly.ecn_packets);
             }
             self.on_newly_acked(now, index, sent_at, number, &newly);
-            self.on_path_alive(now, at, exchange);
-            if ack.space == Space::Data && number >= self.paths[at].phase_from && !self.phase_acked {
+            let next_number = self.spaces[DATA + at].next_number;
+            self.paths[at].on_alive(now, next_number, exchange);
+            if ack.space == Space::Data && number >= self.paths[at].numbers.phase_from && !self.phase_acked {
                 self.phase_acked = true;
                 exchange.to_control.push_back(ToControl::PhaseAcknowledged(self.key_phase));
             }
@@ -146,15 +145,15 @@ impl SendHalf {
         let delay = if self.handshake_confirmed { ack.delay.min(max_ack_delay) } else { ack.delay };
         // min_rtt belongs to the return path on which it was measured (multipath draft-21, section
         // 5.3). A peer that does not acknowledge centrally changes the return path only if it must.
-        if self.config.policy.acknowledges_centrally() && path.acked_via != ack.via {
-            path.acked_via = ack.via;
-            path.rtt.forget_min();
+        if self.config.policy.acknowledges_centrally() && path.recovery.acked_via != ack.via {
+            path.recovery.acked_via = ack.via;
+            path.recovery.rtt.forget_min();
         }
-        if is_one_of_several && path.is_round_trip_old(sent_at) {
-            path.rtt.forget_mean();
+        if is_one_of_several && path.recovery.is_round_trip_old(sent_at) {
+            path.recovery.rtt.forget_mean();
         }
-        path.rtt.update(now.saturating_since(sent_at), delay);
-        path.first_rtt_sample_at.get_or_insert(now);
+        path.recovery.rtt.update(now.saturating_since(sent_at), delay);
+        path.recovery.first_rtt_sample_at.get_or_insert(now);
         self.report_round_trip(exchange);
     }
 
@@ -169,14 +168,16 @@ impl SendHalf {
         events: &mut Events,
     ) {
         let mut arrived = Vec::new();
-        let late =
-            self.paths[at].reordering.on_acked(now, &exchange.ranges[ranges], |run| arrived.extend(run.stream_range()));
+        let late = self.paths[at]
+            .recovery
+            .reordering
+            .on_acked(now, &exchange.ranges[ranges], |run| arrived.extend(run.stream_range()));
         for (id, range) in arrived {
             self.streams.on_acked(id, range, false, exchange, events);
         }
         if let Some(late) = late {
             self.stats.packets_late += late.packets;
-            self.paths[at].congestion.on_spurious_loss(&SpuriousLossEvent {
+            self.paths[at].recovery.congestion.on_spurious_loss(&SpuriousLossEvent {
                 now,
                 newest_sent_at: late.newest_sent_at,
                 bytes: late.bytes,
@@ -188,32 +189,32 @@ impl SendHalf {
         let path = &mut self.paths[index.saturating_sub(DATA)];
         path.counts.bytes_acked += newly.bytes;
         path.counts.packets_acked += newly.packets;
-        let round_ended = index >= DATA && number >= path.round_end;
+        let round_ended = index >= DATA && number >= path.recovery.round_end;
         if round_ended {
-            path.round_end = self.spaces[index].next_number;
+            path.recovery.round_end = self.spaces[index].next_number;
         }
         let event = AckEvent {
             now,
             bytes: newly.bytes,
             newest_sent_at,
-            in_flight: path.in_flight,
-            app_limited: path.app_limited,
+            in_flight: path.recovery.in_flight,
+            app_limited: path.recovery.app_limited,
             round_ended,
-            latest_rtt: path.rtt.latest(),
-            rate: path.delivery.take_sample(&path.rtt),
+            latest_rtt: path.recovery.rtt.latest(),
+            rate: path.recovery.delivery.take_sample(&path.recovery.rtt),
         };
-        path.congestion.on_ack(&event, &path.rtt);
-        if let Some(queue) = &mut path.scavenger {
+        path.recovery.congestion.on_ack(&event, &path.recovery.rtt);
+        if let Some(queue) = &mut path.recovery.scavenger {
             if self.streams.has_background() {
-                queue.on_ack(now, path.rtt.latest(), round_ended);
+                queue.on_ack(now, path.recovery.rtt.latest(), round_ended);
             } else {
-                path.scavenger = None;
+                path.recovery.scavenger = None;
             }
         }
         if self.peer_validated_us {
-            path.backoff.reset();
+            path.recovery.backoff.reset();
         }
-        path.probe_anchor = now;
+        path.recovery.probe_anchor = now;
         if self.handshake_confirmed {
             self.tune_ack_frequency();
         }
@@ -223,11 +224,12 @@ impl SendHalf {
     /// that suits the shortest path.
     fn tune_ack_frequency(&mut self) {
         if let [path] = &self.paths[..] {
-            let packets = path.window_in_use() / path.datagram_size as u64;
-            return self.ack_frequency.tune(packets, path.rtt.smoothed());
+            let packets = path.recovery.window_in_use() / path.size.bytes() as u64;
+            return self.ack_frequency.tune(packets, path.recovery.rtt.smoothed());
         }
-        let active = self.paths.iter().filter(|path| path.is_active() && path.rtt.has_sample());
-        let requests = active.map(|path| (path.window_in_use() / path.datagram_size as u64, path.rtt.smoothed()));
+        let active = self.paths.iter().filter(|path| path.is_active() && path.recovery.rtt.has_sample());
+        let requests =
+            active.map(|path| (path.recovery.window_in_use() / path.size.bytes() as u64, path.recovery.rtt.smoothed()));
         // Central acknowledgements count the packets of all paths together, so the windows add up.
         let is_central = self.config.policy.acknowledges_centrally();
         let both = |one: u64, other: u64| if is_central { one.saturating_add(other) } else { one.max(other) };
@@ -241,10 +243,10 @@ impl SendHalf {
     /// Flow-control windows must cover the longest round trip.
     fn report_round_trip(&self, exchange: &mut Exchange) {
         if let [path] = &self.paths[..] {
-            return exchange.to_receive.push_back(ToReceive::RoundTrip(path.rtt.smoothed()));
+            return exchange.to_receive.push_back(ToReceive::RoundTrip(path.recovery.rtt.smoothed()));
         }
-        let active = self.paths.iter().filter(|path| path.is_active() && path.rtt.has_sample());
-        if let Some(longest) = active.map(|path| path.rtt.smoothed()).max() {
+        let active = self.paths.iter().filter(|path| path.is_active() && path.recovery.rtt.has_sample());
+        if let Some(longest) = active.map(|path| path.recovery.rtt.smoothed()).max() {
             exchange.to_receive.push_back(ToReceive::RoundTrip(longest));
         }
     }
@@ -256,8 +258,8 @@ impl SendHalf {
             return;
         }
         let Content::Side(slot) = run.content else { return };
-        if index >= DATA && self.paths[index - DATA].is_mtu_probe(run.first) {
-            self.on_mtu_probe_acked(index - DATA);
+        if index >= DATA && self.paths[index - DATA].size.is_probe(run.first) {
+            self.paths[index - DATA].on_mtu_probe_acked();
         }
         let mut frames = std::mem::take(&mut self.frame_scratch);
         self.spaces[index].log.take_frames(slot, &mut frames);
@@ -286,39 +288,39 @@ impl SendHalf {
         let space = &mut self.spaces[index];
         let Some(largest) = space.largest_acked else { return };
         let path = &mut self.paths[index.saturating_sub(DATA)];
-        let detector = path.reordering.detector(largest, now, &path.rtt);
+        let detector = path.recovery.reordering.detector(largest, now, &path.recovery.rtt);
         let mut lost: Vec<Run> = Vec::new();
         space.loss_time = space.log.detect_lost(&detector, largest, |run| lost.push(run));
         if index >= DATA
-            && let Some(position) = lost.iter().position(|run| path.is_mtu_probe(run.first))
+            && let Some(position) = lost.iter().position(|run| path.size.is_probe(run.first))
         {
             // No sign of congestion (RFC 9000, section 14.4).
             let probe = lost.remove(position);
-            path.in_flight -= probe.in_flight_bytes();
-            path.mtu.as_mut().expect("it has sent a probe").on_lost();
+            path.recovery.in_flight -= probe.in_flight_bytes();
+            path.size.search.as_mut().expect("it has sent a probe").on_lost();
             self.requeue(Space::Data, index, probe);
         }
         let Some(newest) = lost.last() else { return };
 
         let path = &mut self.paths[index.saturating_sub(DATA)];
         let bytes: u64 = lost.iter().map(Run::in_flight_bytes).sum();
-        path.in_flight -= bytes;
+        path.recovery.in_flight -= bytes;
         let persistent = is_congestion_persistent(&lost, path, self.ack_frequency.max_ack_delay());
         if persistent {
             // The minimum may belong to a route that is gone (RFC 9002, section 5.2).
-            path.rtt.forget_min();
+            path.recovery.rtt.forget_min();
         }
-        path.congestion.on_loss(&LossEvent {
+        path.recovery.congestion.on_loss(&LossEvent {
             now,
             newest_lost_sent_at: newest.sent_at,
             bytes,
-            in_flight: path.in_flight,
+            in_flight: path.recovery.in_flight,
             persistent,
             ecn: false,
         });
         for run in &lost {
-            let sample = path.delivery.on_lost(&run.stamp, run.first..run.end(), run.in_flight_bytes());
-            path.congestion.on_run_lost(now, &sample);
+            let sample = path.recovery.delivery.on_lost(&run.stamp, run.first..run.end(), run.in_flight_bytes());
+            path.recovery.congestion.on_run_lost(now, &sample);
         }
         let wire_space = if index < DATA { Space::ALL[index] } else { Space::Data };
         if let Some(losses) = &mut self.observed_losses {
@@ -326,14 +328,14 @@ impl SendHalf {
             losses.0.extend(lost.iter().map(|run| observed_loss(path, wire_space, &detector, run)));
         }
         if index >= DATA && lost.iter().any(|run| usize::from(run.size) > MIN_INITIAL_SIZE) {
-            self.note_large_loss(index - DATA);
+            self.paths[index - DATA].on_large_loss();
         }
         for run in lost {
             self.paths[index.saturating_sub(DATA)].counts.packets_lost += u64::from(run.count);
             self.stats.packets_lost += u64::from(run.count);
             self.stats.bytes_lost += u64::from(run.size) * u64::from(run.count);
             if index >= DATA {
-                self.paths[index - DATA].reordering.on_lost(run);
+                self.paths[index - DATA].recovery.reordering.on_lost(run);
             }
             self.requeue(wire_space, index, run);
         }
@@ -376,7 +378,7 @@ impl SendHalf {
             // A lost status frame older than the latest one would mislead the peer (multipath
             // draft-21, section 4.3).
             SentFrame::Control(ControlFrame::PathStatus { path, sequence, .. })
-                if self.path_index(path).is_none_or(|at| self.paths[at].status_sequence != sequence) => {}
+                if self.path_index(path).is_none_or(|at| self.paths[at].phase.status_sequence != sequence) => {}
             // A probe may already have queued a copy.
             SentFrame::Control(frame) if frame.repeats() && !self.control.iter().any(|due| *due == frame) => {
                 self.control.push_back(frame);
@@ -404,7 +406,7 @@ impl SendHalf {
         let mut earliest = Earliest::default();
         self.spaces.for_each(|space| earliest.note(space.loss_time));
         for path in &self.paths {
-            earliest.note(path.release_at);
+            earliest.note(path.recovery.release_at);
         }
         // The loss timer takes precedence over the probe timer (RFC 9002, section 6.2.1).
         earliest.note(self.probe_deadline().map(|(at, _, _)| at));
@@ -446,7 +448,7 @@ impl SendHalf {
         }
         // Nothing can be sent until the peer sends something. A path under validation has a timer
         // of its own.
-        if !path.is_active() || path.amplification_budget() == 0 {
+        if !path.is_active() || path.link.amplification_budget() == 0 {
             return None;
         }
         let mut first: Option<(Instant, usize, Space)> = None;
@@ -456,7 +458,7 @@ impl SendHalf {
             }
             let Some(sent_at) = self.last_eliciting_or_waiting(space, at) else { continue };
             let delay = if space == Space::Data { self.ack_frequency.max_ack_delay() } else { Duration::ZERO };
-            let deadline = sent_at + path.backoff.interval(&path.rtt, delay);
+            let deadline = sent_at + path.recovery.backoff.interval(&path.recovery.rtt, delay);
             if first.is_none_or(|first| deadline < first.0) {
                 first = Some((deadline, at, space));
             }
@@ -474,7 +476,7 @@ impl SendHalf {
             let has_keys = space != Space::Data && self.keys[space.index()].is_some();
             has_keys && self.crypto[space.index()].peek(u64::MAX).is_some()
         };
-        last.or_else(|| waits().then_some(self.paths[at].probe_anchor))
+        last.or_else(|| waits().then_some(self.paths[at].recovery.probe_anchor))
     }
 
     /// A client probes even with nothing in flight: the server may be blocked by its
@@ -486,14 +488,18 @@ impl SendHalf {
         let space = if self.keys[Space::Handshake.index()].is_some() { Space::Handshake } else { Space::Initial };
         self.keys[space.index()].as_ref()?;
         let path = &self.paths[at];
-        Some((path.probe_anchor + path.backoff.interval(&path.rtt, Duration::ZERO), at, space))
+        Some((
+            path.recovery.probe_anchor + path.recovery.backoff.interval(&path.recovery.rtt, Duration::ZERO),
+            at,
+            space,
+        ))
     }
 
     /// Runs the timers that are due at `now`. An early call has no effect.
     pub(crate) fn on_timeout(&mut self, now: Instant, exchange: &mut Exchange) {
         for path in &mut self.paths {
-            if path.release_at.is_some_and(|at| at <= now) {
-                path.release_at = None;
+            if path.recovery.release_at.is_some_and(|at| at <= now) {
+                path.recovery.release_at = None;
             }
         }
         self.streams.on_rate_limit_timeout(now);
@@ -522,18 +528,18 @@ impl SendHalf {
     /// Schedules probes that carry the oldest outstanding content (RFC 9002, section 6.2.4).
     fn probe(&mut self, now: Instant, at: usize, space: Space) {
         let index = Self::index_of(space, at);
-        self.paths[at].backoff.on_expired();
-        let timeouts = self.paths[at].backoff.count();
+        self.paths[at].recovery.backoff.on_expired();
+        let timeouts = self.paths[at].recovery.backoff.count();
         if self.handshake_confirmed {
-            self.paths[at].ecn.on_timeouts(timeouts);
+            self.paths[at].recovery.ecn.on_timeouts(timeouts);
         } else {
-            self.paths[at].ecn.on_handshake_timeout();
+            self.paths[at].recovery.ecn.on_handshake_timeout();
         }
         if timeouts >= BLACK_HOLE_TIMEOUTS {
-            self.suspect_datagram_size(at);
+            self.paths[at].suspect_datagram_size(&self.spaces[index].log);
         }
         self.stats.probe_timeouts += 1;
-        self.paths[at].probe_anchor = now;
+        self.paths[at].recovery.probe_anchor = now;
         self.spaces[index].probes_due = PROBES_PER_TIMEOUT;
         let oldest: Vec<Run> = self.spaces[index]
             .log
@@ -562,7 +568,7 @@ impl SendHalf {
 
 /// Whether the loss of these packets of a path establishes persistent congestion (RFC 9002, section 7.6).
 fn is_congestion_persistent(lost: &[Run], path: &SendPath, max_ack_delay: Duration) -> bool {
-    let mut persistent = PersistentCongestion::new(path.first_rtt_sample_at);
+    let mut persistent = PersistentCongestion::new(path.recovery.first_rtt_sample_at);
     let mut next_number = None;
     for run in lost {
         // A gap between lost packets was acknowledged or is a skipped number. Skipped numbers are
@@ -575,7 +581,7 @@ fn is_congestion_persistent(lost: &[Run], path: &SendPath, max_ack_delay: Durati
             persistent.on_lost(run.sent_at);
         }
     }
-    persistent.is_established(&path.rtt, max_ack_delay)
+    persistent.is_established(&path.recovery.rtt, max_ack_delay)
 }
 
 /// What an observer is told of packets that `detector` has declared lost.

@@ -104,7 +104,7 @@ impl SendHalf {
             return Err(SendDatagramError::TooLarge(max));
         }
         for at in chosen {
-            let queue = &mut self.paths[at].datagrams;
+            let queue = &mut self.paths[at].queues.datagrams;
             if queue.len() >= DATAGRAMS_OF_PATH_MAX {
                 queue.pop_front();
                 self.stats.datagrams_lost += 1;
@@ -116,8 +116,8 @@ impl SendHalf {
 
     fn send_pinned_datagram(&mut self, data: Bytes, id: PathId) -> Result<(), SendDatagramError> {
         let Some(at) = self.pinning_path(id) else { return self.send_datagram(data) };
-        self.check_datagram(&data, &self.paths[at].pinned)?;
-        self.paths[at].pinned.push(data);
+        self.check_datagram(&data, &self.paths[at].queues.pinned)?;
+        self.paths[at].queues.pinned.push(data);
         Ok(())
     }
 
@@ -128,12 +128,12 @@ impl SendHalf {
 
     /// The queue of the datagrams that are pinned to path `id`: that of all others, if none can be.
     fn queue_of(&self, id: Option<PathId>) -> &WaitingDatagrams {
-        id.and_then(|id| self.pinning_path(id)).map_or(&self.datagrams, |at| &self.paths[at].pinned)
+        id.and_then(|id| self.pinning_path(id)).map_or(&self.datagrams, |at| &self.paths[at].queues.pinned)
     }
 
     /// Datagrams that are pinned to the path at `at` may take any path from now on.
     pub(super) fn unpin_datagrams(&mut self, at: usize) {
-        let mut pinned = std::mem::take(&mut self.paths[at].pinned);
+        let mut pinned = std::mem::take(&mut self.paths[at].queues.pinned);
         while let Some(data) = pinned.pop_front() {
             if self.has_place(data.len(), &self.datagrams, self.config.datagram_send_buffer) {
                 self.datagrams.push(data);
@@ -145,14 +145,16 @@ impl SendHalf {
 
     /// The indices of the paths, the one with the shortest round trip first; none if the scheduler chooses.
     fn paths_of_datagram(&self, which: DatagramPaths) -> Vec<usize> {
-        let works = |path: &SendPath| path.is_active() && !path.is_suspect && path.refused_until.is_none();
+        let works = |path: &SendPath| {
+            path.is_active() && !path.recovery.suspicion.is_suspect && path.link.refused_until.is_none()
+        };
         let mut working: Vec<usize> = (0..self.paths.len()).filter(|at| works(&self.paths[*at])).collect();
         match which {
             _ if self.paths.len() == 1 => working.clear(),
             DatagramPaths::Any | DatagramPaths::Pinned(_) => working.clear(),
             DatagramPaths::Only(id) => working.retain(|at| self.paths[*at].id == id),
             DatagramPaths::Copies(count) => {
-                working.sort_by_key(|at| (self.paths[*at].rtt.smoothed(), *at));
+                working.sort_by_key(|at| (self.paths[*at].recovery.rtt.smoothed(), *at));
                 working.truncate(usize::from(count));
             }
         }
@@ -177,14 +179,13 @@ impl SendHalf {
     pub(crate) fn datagrams_waiting(&self, pinned: Option<PathId>) -> usize {
         match pinned {
             None => self.datagrams.in_line_count(),
-            Some(id) => self.path_index(id).map_or(0, |at| self.paths[at].pinned.in_line_count()),
+            Some(id) => self.path_index(id).map_or(0, |at| self.paths[at].queues.pinned.in_line_count()),
         }
     }
 
     /// Bytes of all datagrams that wait, whatever paths they take.
     pub(crate) fn datagram_bytes_waiting(&self) -> u64 {
-        let urgent = |path: &SendPath| path.datagrams.iter().map(|datagram| datagram.len() as u64).sum::<u64>();
-        let of_paths = self.paths.iter().map(|path| path.pinned.bytes() + urgent(path));
+        let of_paths = self.paths.iter().map(|path| path.queues.datagram_bytes());
         self.datagrams.bytes() + of_paths.sum::<u64>()
     }
 
@@ -205,7 +206,7 @@ impl SendHalf {
         }
         // Short header with a packet number of four bytes, frame type, no length field.
         let len_max =
-            |path: &SendPath| path.datagram_size - (1 + path.remote_id.len() + 4) - crate::session::TAG_LEN - 1;
+            |path: &SendPath| path.size.bytes() - (1 + path.link.remote_id.len() + 4) - crate::session::TAG_LEN - 1;
         // The smallest over all paths, since the datagram may leave on any of them.
         let len_max = self.paths.iter().filter(|path| path.is_open()).map(len_max).min()?;
         let limit = usize::try_from(self.peer.max_datagram_frame_size).unwrap_or(usize::MAX);

@@ -32,7 +32,7 @@ impl SendHalf {
         self.is_early = true;
         let size_max = usize::try_from(early.limits.max_udp_payload_size).unwrap_or(usize::MAX);
         for path in &mut self.paths {
-            path.set_datagram_size(path.datagram_size.min(size_max));
+            path.set_datagram_size(path.size.bytes().min(size_max));
         }
         // The application has asked for no more than it knows: no event.
         self.streams.set_peer_limits(&early.limits, &mut Events::default());
@@ -75,7 +75,7 @@ impl SendHalf {
         // No handshake has as many packets.
         space.rejected_before = u32::try_from(space.next_number).unwrap_or(u32::MAX);
         space.loss_time = None;
-        self.paths[0].in_flight -= gone;
+        self.paths[0].recovery.in_flight -= gone;
         self.streams.forget_early();
     }
 
@@ -86,7 +86,7 @@ impl SendHalf {
         let mut runs: Vec<Run> = Vec::new();
         self.spaces[DATA].log.forget_oldest(0, |run| runs.push(run));
         for run in runs {
-            self.paths[0].in_flight -= run.in_flight_bytes();
+            self.paths[0].recovery.in_flight -= run.in_flight_bytes();
             self.requeue(Space::Data, DATA, run);
         }
     }

@@ -22,15 +22,15 @@ impl SendHalf {
         let is_mixed = index >= DATA && !self.off_paths.is_empty();
         let (space, path) = (&mut self.spaces[index], &mut self.paths[index.saturating_sub(DATA)]);
         let report = EcnReport { counts, newly_acked: packets, sent: space.next_number, is_mixed };
-        let marked = path.ecn.on_report(&report, &mut space.ecn_reported);
-        path.congestion.on_ecn_report(packets, marked);
+        let marked = path.recovery.ecn.on_report(&report, &mut space.ecn_reported);
+        path.recovery.congestion.on_ecn_report(packets, marked);
         if marked > 0 {
             // RFC 9002, section 7.1: as a loss.
-            path.congestion.on_loss(&LossEvent {
+            path.recovery.congestion.on_loss(&LossEvent {
                 now,
                 newest_lost_sent_at: newest_sent_at,
                 bytes: 0,
-                in_flight: path.in_flight,
+                in_flight: path.recovery.in_flight,
                 persistent: false,
                 ecn: true,
             });
@@ -39,6 +39,6 @@ impl SendHalf {
 
     /// The path leads elsewhere: its validation starts anew.
     pub(super) fn restart_ecn(&mut self, at: usize) {
-        self.paths[at].ecn.restart(self.spaces[DATA + at].next_number);
+        self.paths[at].recovery.ecn.restart(self.spaces[DATA + at].next_number);
     }
 }

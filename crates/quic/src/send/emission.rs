@@ -27,11 +27,11 @@ impl SendHalf {
             runs.clear();
             let index = Self::index_of(space, at);
             self.spaces[index].log.take_unsent(first, last, |run| runs.push(run));
-            if let Some(mtu) = &mut self.paths[at].mtu {
+            if let Some(mtu) = &mut self.paths[at].size.search {
                 mtu.on_unsent(first);
             }
             for run in runs.drain(..) {
-                self.paths[at].in_flight -= run.in_flight_bytes();
+                self.paths[at].recovery.in_flight -= run.in_flight_bytes();
                 self.requeue(space, index, run);
             }
             self.acked_runs = runs;

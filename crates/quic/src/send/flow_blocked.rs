@@ -37,7 +37,7 @@ impl SendHalf {
             && !self.streams.has_control_due()
             && !self.awaits_acknowledgements();
         waits.then(|| {
-            let anchor = self.paths.iter().map(|path| path.probe_anchor).max().unwrap_or(Instant::ZERO);
+            let anchor = self.paths.iter().map(|path| path.recovery.probe_anchor).max().unwrap_or(Instant::ZERO);
             anchor + self.blocked_repeat_interval.max(self.pto_interval())
         })
     }

@@ -24,7 +24,7 @@ impl SendHalf {
         self.sealed_in_phase = 0;
         self.phase_acked = false;
         for (at, path) in self.paths.iter_mut().enumerate() {
-            path.phase_from = self.spaces[DATA + at].next_number;
+            path.numbers.phase_from = self.spaces[DATA + at].next_number;
         }
         self.stats.key_updates += 1;
     }
@@ -38,8 +38,8 @@ impl SendHalf {
         let mut gone = 0;
         self.spaces[space.index()].log.drain(|run| gone += run.in_flight_bytes());
         self.spaces.discard(space);
-        path.in_flight -= gone;
-        path.backoff.reset();
-        path.probe_anchor = now;
+        path.recovery.in_flight -= gone;
+        path.recovery.backoff.reset();
+        path.recovery.probe_anchor = now;
     }
 }

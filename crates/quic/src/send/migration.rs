@@ -35,51 +35,48 @@ impl SendHalf {
         let others = self.paths.iter().any(|other| other.id != id && other.is_active());
         let return_at = now + self.validation_timeout(at);
         let path = &mut self.paths[at];
-        tracing::debug!(path = %id, from = %path.addresses.remote, to = %addresses.remote, "a path moves");
-        if path.addresses.remote.ip() != addresses.remote.ip() {
+        tracing::debug!(path = %id, from = %path.link.addresses.remote, to = %addresses.remote, "a path moves");
+        if path.link.addresses.remote.ip() != addresses.remote.ip() {
             // Nothing is known of the route to the new address. If only the port differs, a NAT
             // most likely changed its mapping of the same route (section 9.4).
-            path.congestion = path.congestion.fresh();
-            path.rtt = RttEstimator::new(self.config.initial_rtt);
-            path.first_rtt_sample_at = None;
-            path.scavenger = None;
-            self.restart_mtu_search(at);
+            path.recovery.restart(self.config.initial_rtt);
+            path.restart_mtu_search(self.config.datagram_size.min(self.peer.udp_payload_size_max));
             // Acknowledgements and losses of packets on the old route say nothing about the new one.
             self.forget_sent(at, 0);
             self.spaces[DATA + at].loss_time = None;
         }
         self.restart_ecn(at);
         let path = &mut self.paths[at];
-        path.backoff.reset();
+        path.recovery.backoff.reset();
         let (known_received, known_sent, challenges) = self.replace_off_path(now, at, &addresses, exchange);
         let path = &mut self.paths[at];
-        if path.former.as_ref().is_some_and(|former| former.addresses.is_same_route(&addresses)) {
+        if path.link.former.as_ref().is_some_and(|former| former.addresses.is_same_route(&addresses)) {
             // The path returned to its former address, which is already validated.
-            path.addresses = addresses;
-            path.former = None;
-            path.set_validated();
+            path.link.addresses = addresses;
+            path.link.former = None;
+            path.link.set_validated();
             path.validation.stop();
-            if path.state == PathState::Validating {
-                path.state = PathState::Silent;
+            if path.phase.state == PathState::Validating {
+                path.phase.state = PathState::Silent;
             }
-            return self.on_path_alive(now, at, exchange);
+            return path.on_alive(now, self.spaces[DATA + at].next_number, exchange);
         }
-        if path.amplification_budget() == u64::MAX {
-            path.former = Some(Box::new(Former { addresses: path.addresses, return_at }));
-        } else if let Some(former) = &mut path.former {
+        if path.link.is_validated() {
+            path.link.former = Some(Box::new(Former { addresses: path.link.addresses, return_at }));
+        } else if let Some(former) = &mut path.link.former {
             former.return_at = return_at;
         }
-        path.addresses = addresses;
-        path.set_unvalidated(known_received.saturating_add(bytes), known_sent);
+        path.link.addresses = addresses;
+        path.link.set_unvalidated(known_received.saturating_add(bytes), known_sent);
         // A response to a challenge that was sent to the former address does not validate the new
         // one. One to a challenge that was sent to the new address does, however late it comes: the
         // packet that moves the path may carry it (RFC 9000, section 8.2.3).
         path.validation.stop();
         path.validation.adopt_challenges(challenges);
         // A NAT that changed the port has not changed the round trip.
-        path.validation.start(now, (path.rtt.pto_base() * 3).clamp(INTERVAL_MIN, FIRST_INTERVAL));
-        if others && path.state != PathState::Validating {
-            path.state = PathState::Validating;
+        path.validation.start(now, (path.recovery.rtt.pto_base() * 3).clamp(INTERVAL_MIN, FIRST_INTERVAL));
+        if others && path.phase.state != PathState::Validating {
+            path.phase.state = PathState::Validating;
             exchange.to_control.push_back(ToControl::PathState { path: id, state: PathState::Validating });
             self.unpin_datagrams(at);
             self.move_content(at, u64::MAX);
@@ -91,7 +88,7 @@ impl SendHalf {
     /// (RFC 9000, section 8.2.4).
     fn validation_timeout(&self, at: usize) -> Duration {
         let unknown = RttEstimator::new(self.config.initial_rtt).pto_base();
-        let larger = self.paths[at].rtt.pto_base().max(unknown) + self.ack_frequency.max_ack_delay();
+        let larger = self.paths[at].recovery.rtt.pto_base().max(unknown) + self.ack_frequency.max_ack_delay();
         larger * PROBE_TIMEOUTS_BEFORE_RETURN
     }
 
@@ -100,11 +97,11 @@ impl SendHalf {
     /// have spoofed the new one (RFC 9000, section 9.3.2).
     pub(super) fn maybe_move_back(&mut self, now: Instant, at: usize, exchange: &mut Exchange) {
         let path = &mut self.paths[at];
-        let Some(former) = path.former.take_if(|former| former.return_at <= now) else { return };
+        let Some(former) = path.link.former.take_if(|former| former.return_at <= now) else { return };
         tracing::debug!(path = %path.id, to = %former.addresses.remote, "a path moves back");
         self.return_off_path(at, &former.addresses, exchange);
         let path = &mut self.paths[at];
-        path.set_validated();
+        path.link.set_validated();
         path.validation.start(now, FIRST_INTERVAL);
         self.restart_ecn(at);
     }

@@ -268,13 +268,13 @@ impl SendHalf {
             ToSend::Control(frame) => return self.queue_control(frame),
             ToSend::Crypto { space, bytes } => {
                 self.crypto[space.index()].write(bytes);
-                self.paths[0].probe_anchor = now;
+                self.paths[0].recovery.probe_anchor = now;
             }
             ToSend::InstallKeys { space, keys } => self.install_keys(space, keys),
             ToSend::UpdateKeys { packet, phase } => self.update_keys(packet, phase),
             ToSend::DiscardSpace(space) => self.discard_space(now, space),
             ToSend::PeerParameters(parameters) => self.set_peer_parameters(&parameters, events),
-            ToSend::Validated => self.paths[0].set_validated(),
+            ToSend::Validated => self.paths[0].link.set_validated(),
             ToSend::Multipath => self.is_multipath = true,
             ToSend::Path(value) => self.handle_path(now, value, exchange),
             ToSend::Handshake(step) => self.handle_handshake(now, step, exchange, events),
@@ -298,12 +298,12 @@ impl SendHalf {
             }
             ToPath::Open { path, addresses, remote_id, is_backup, is_peers_backup } => {
                 let path = self.open_path(now, path, addresses, remote_id);
-                (path.is_backup, path.is_peers_backup) = (is_backup, is_peers_backup);
+                (path.phase.is_backup, path.phase.is_peers_backup) = (is_backup, is_peers_backup);
                 exchange.to_control.push_back(ToControl::RemoteIdsChanged);
             }
             ToPath::PeersStatus { path, available } => {
                 if let Some(at) = self.path_index(path) {
-                    self.paths[at].is_peers_backup = !available;
+                    self.paths[at].phase.is_peers_backup = !available;
                 }
             }
             ToPath::Abandon(path) => self.abandon_path(path, exchange),
@@ -330,7 +330,7 @@ impl SendHalf {
                 self.handshake_confirmed = true;
                 self.peer_validated_us = true;
                 self.report_validated(0, exchange);
-                if self.paths[0].ecn.waits_for_handshake() {
+                if self.paths[0].recovery.ecn.waits_for_handshake() {
                     self.restart_ecn(0);
                 }
             }
@@ -345,8 +345,8 @@ impl SendHalf {
     /// The address of the path at `at` is validated, which control of a server may confirm by a token.
     fn report_validated(&self, at: usize, exchange: &mut Exchange) {
         let path = &self.paths[at];
-        if self.side == Side::Server && path.amplification_budget() == u64::MAX {
-            exchange.to_control.push_back(ToControl::AddressValidated(path.addresses.remote.ip()));
+        if self.side == Side::Server && path.link.amplification_budget() == u64::MAX {
+            exchange.to_control.push_back(ToControl::AddressValidated(path.link.addresses.remote.ip()));
         }
     }
 
@@ -359,7 +359,7 @@ impl SendHalf {
     /// limit of an unvalidated address, and with several paths it reveals the silent ones.
     #[inline]
     pub(crate) fn waits_for_arrivals(&self) -> bool {
-        self.paths.len() > 1 || self.paths[0].amplification_budget() != u64::MAX
+        self.paths.len() > 1 || self.paths[0].link.amplification_budget() != u64::MAX
     }
 
     /// The last plan found nothing due except acknowledgements, and nothing will be due until
@@ -371,7 +371,7 @@ impl SendHalf {
     /// `bytes` arrived from the address of `path`.
     pub(crate) fn on_received(&mut self, now: Instant, path: PathId, bytes: u64) {
         if let Some(at) = self.path_index(path) {
-            self.paths[at].on_received(now, bytes);
+            self.paths[at].link.on_received(now, bytes);
         }
     }
 
@@ -400,16 +400,16 @@ impl SendHalf {
         let index = Space::Initial.index();
         self.spaces[index].log.forget_oldest(0, |run| runs.push(run));
         for run in runs {
-            self.paths[0].in_flight -= run.in_flight_bytes();
+            self.paths[0].recovery.in_flight -= run.in_flight_bytes();
             self.requeue(Space::Initial, index, run);
         }
         let space = &mut self.spaces[index];
         (space.loss_time, space.probes_due) = (None, 0);
         let path = &mut self.paths[0];
-        path.remote_id = retry.remote_id;
-        path.congestion = path.congestion.fresh();
-        path.backoff.reset();
-        path.probe_anchor = now;
+        path.link.remote_id = retry.remote_id;
+        path.recovery.congestion = path.recovery.congestion.fresh();
+        path.recovery.backoff.reset();
+        path.recovery.probe_anchor = now;
         self.token = retry.token;
         self.install_keys(Space::Initial, retry.keys);
         self.repeat_early();
@@ -426,8 +426,7 @@ impl SendHalf {
         self.ack_frequency.set_peer(max_ack_delay, parameters.min_ack_delay_us.map(Duration::from_micros));
         self.set_idle_timeouts(self.config.idle_timeout, Duration::from_millis(parameters.max_idle_timeout_ms));
         for path in &mut self.paths {
-            path.set_datagram_size(path.datagram_size.min(udp_payload_size_max));
-            path.limit_mtu_search(udp_payload_size_max);
+            path.limit_datagram_size(udp_payload_size_max);
         }
         self.streams.set_peer_limits(parameters, events);
     }
@@ -470,7 +469,7 @@ impl SendHalf {
     /// Forgets which packets were declared lost, because nothing is sent for a while: those that
     /// arrive late all the same do not count as reordered any more.
     pub(crate) fn forget_losses(&mut self) {
-        self.paths.iter_mut().for_each(|path| path.reordering.shrink());
+        self.paths.iter_mut().for_each(|path| path.recovery.reordering.shrink());
     }
 
     /// Releases unused memory.
@@ -485,9 +484,7 @@ impl SendHalf {
         self.spaces.iter_mut().for_each(SendSpace::shrink);
         for path in &mut self.paths {
             path.validation.shrink();
-            path.resends.shrink();
-            path.datagrams.shrink();
-            path.pinned.shrink();
+            path.queues.shrink();
         }
         self.views = Views::default();
     }
@@ -495,7 +492,7 @@ impl SendHalf {
     /// The sum of the congestion windows of all open paths, bytes.
     pub(crate) fn window_bytes(&self) -> u64 {
         let open = self.paths.iter().filter(|path| path.is_open());
-        open.fold(0, |sum: u64, path| sum.saturating_add(path.congestion.window()))
+        open.fold(0, |sum: u64, path| sum.saturating_add(path.recovery.congestion.window()))
     }
 
     /// The path with the lowest rank, for connection-wide values such as the round trip.
@@ -510,7 +507,7 @@ impl SendHalf {
 
     /// The addresses of all paths.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = (PathId, Addresses)> + '_ {
-        self.paths.iter().map(|path| (path.id, path.addresses))
+        self.paths.iter().map(|path| (path.id, path.link.addresses))
     }
 
     /// Statistics.
@@ -530,11 +527,11 @@ impl SendHalf {
     /// slowest path is never worth its delay.
     fn tune_buffer(&mut self, events: &mut Events) {
         let wanted = if let [path] = &self.paths[..] {
-            path.congestion.window().saturating_mul(2)
+            path.recovery.congestion.window().saturating_mul(2)
         } else {
-            let active = || self.paths.iter().filter(|path| path.is_active() && path.rtt.has_sample());
-            let longest = active().map(|path| path.rtt.smoothed()).max().unwrap_or(Duration::ZERO);
-            active().map(|path| path.capacity().bytes_in(longest)).sum::<u64>().saturating_mul(4)
+            let active = || self.paths.iter().filter(|path| path.is_active() && path.recovery.rtt.has_sample());
+            let longest = active().map(|path| path.recovery.rtt.smoothed()).max().unwrap_or(Duration::ZERO);
+            active().map(|path| path.recovery.capacity().bytes_in(longest)).sum::<u64>().saturating_mul(4)
         };
         let bytes = wanted.max(HELD_BYTES_MIN).min(self.config.send_buffer_max);
         self.streams.set_held_bytes_max(bytes, events);

@@ -2,12 +2,11 @@
 
 use units::Instant;
 use wire::quic::frame::Frame;
-use wire::quic::{MIN_INITIAL_SIZE, PacketType, Space};
+use wire::quic::{PacketType, Space};
 
 use super::SendHalf;
 use super::draft::Draft;
 use super::frames::SentFrame;
-use super::path::SendPath;
 use crate::exchange::Exchange;
 use crate::plan::Plan;
 use crate::spaces::DATA;
@@ -19,17 +18,17 @@ impl SendHalf {
     /// The size of the probe that is due on the path at `at`, if any.
     fn mtu_probe_due(&mut self, now: Instant, at: usize) -> Option<usize> {
         let path = &self.paths[at];
-        let flows = path.in_flight >= IN_FLIGHT_MIN * path.datagram_size as u64;
-        let is_wanted = flows || path.datagram_size < self.datagram_size_wanted();
-        if !is_wanted || !path.is_active() || path.amplification_budget() < u64::MAX || !self.handshake_confirmed {
+        let flows = path.recovery.in_flight >= IN_FLIGHT_MIN * path.size.bytes() as u64;
+        let is_wanted = flows || path.size.bytes() < self.datagram_size_wanted();
+        if !is_wanted || !path.is_active() || !path.link.is_validated() || !self.handshake_confirmed {
             return None;
         }
         let path = &mut self.paths[at];
-        let size = path.mtu.as_mut()?.due(now)?;
+        let size = path.size.search.as_mut()?.due(now)?;
         // A probe may exceed the window by a part of it. In congestion avoidance there is never space
         // for several datagrams at a time, and a large probe would never leave.
-        let has_window = path.available_window() >= path.datagram_size as u64;
-        (has_window && size as u64 <= path.congestion.window() / 2).then_some(size)
+        let has_window = path.recovery.available_window() >= path.size.bytes() as u64;
+        (has_window && size as u64 <= path.recovery.congestion.window() / 2).then_some(size)
     }
 
     /// The size that each path should carry if datagrams wait: that of the path with the largest. A datagram may
@@ -39,7 +38,7 @@ impl SendHalf {
         if self.datagrams.is_empty() {
             return 0;
         }
-        self.paths.iter().filter(|path| path.is_active()).map(|path| path.datagram_size).max().unwrap_or(0)
+        self.paths.iter().filter(|path| path.is_active()).map(|path| path.size.bytes()).max().unwrap_or(0)
     }
 
     /// Fills `plan` with the probe that is due on the path at `at`; false if there is none.
@@ -58,56 +57,8 @@ impl SendHalf {
         plan.note_numbers(Space::Data, number, number);
         self.spaces[DATA + at].next_number += 1;
         self.record(now, at, Space::Data, number, size, true, true, &mut vec![SentFrame::Ping], exchange);
-        self.paths[at].mtu.as_mut().expect("a probe was due").on_planned(number, size);
+        self.paths[at].size.search.as_mut().expect("a probe was due").on_planned(number, size);
         self.settle_plan(now, at, plan, exchange);
         true
-    }
-
-    /// The probe of the path at `at` was acknowledged.
-    pub(super) fn on_mtu_probe_acked(&mut self, at: usize) {
-        let path = &mut self.paths[at];
-        if let Some(size) = path.mtu.as_mut().and_then(|mtu| mtu.on_acked()) {
-            tracing::debug!(path = %path.id, size, "the path carries larger datagrams");
-            path.set_datagram_size(size);
-        }
-    }
-
-    /// A path that leads elsewhere is searched again.
-    pub(super) fn restart_mtu_search(&mut self, at: usize) {
-        let base = self.config.datagram_size.min(self.peer.udp_payload_size_max);
-        let path = &mut self.paths[at];
-        if path.datagram_size > base {
-            path.set_datagram_size(base);
-        }
-        path.restart_mtu_search(base.min(path.datagram_size));
-    }
-}
-
-impl SendPath {
-    /// Whether this packet is the probe in flight.
-    pub(super) fn is_mtu_probe(&self, number: u64) -> bool {
-        self.mtu.as_ref().is_some_and(|mtu| mtu.is_probe(number))
-    }
-
-    /// The peer accepts no larger datagrams.
-    pub(super) fn limit_mtu_search(&mut self, max: usize) {
-        if let Some(mtu) = &mut self.mtu {
-            mtu.limit(max);
-        }
-    }
-
-    /// The path does not carry datagrams of the size in use.
-    pub(super) fn fall_back(&mut self) {
-        let size = self.datagram_size;
-        tracing::info!(path = %self.id, size, "too large for the path: datagrams of 1200 bytes from now on");
-        self.set_datagram_size(MIN_INITIAL_SIZE);
-        self.restart_mtu_search(MIN_INITIAL_SIZE);
-    }
-
-    /// The search begins again from `base`.
-    pub(super) fn restart_mtu_search(&mut self, base: usize) {
-        if let Some(mtu) = &mut self.mtu {
-            mtu.restart(base);
-        }
     }
 }

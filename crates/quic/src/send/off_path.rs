@@ -15,7 +15,6 @@
 //! (section 9.4). There are few of them: one for each datagram of the peer with a challenge, and a
 //! challenge of this side at growing intervals.
 
-use recovery::RttEstimator;
 use units::Instant;
 use wire::quic::frame::Frame;
 use wire::quic::{ConnectionId, MIN_INITIAL_SIZE, PacketType, PathId, Side, Space};
@@ -88,7 +87,7 @@ impl SendHalf {
     /// Whether this side expects packets of path `id` from these addresses: it probes them, or the
     /// server has left them and what was under way still arrives.
     pub(crate) fn is_off_path(&self, id: PathId, addresses: &Addresses) -> bool {
-        let left = self.path_of(id).and_then(|path| path.left.as_deref());
+        let left = self.path_of(id).and_then(|path| path.link.left.as_deref());
         left.is_some_and(|left| left.is_same_route(addresses)) || self.off_path_index(id, addresses).is_some()
     }
 
@@ -98,14 +97,14 @@ impl SendHalf {
 
     /// Whether packets to an address beside those of the paths name this connection ID.
     pub(crate) fn is_id_in_use(&self, remote_id: ConnectionId) -> bool {
-        let is_on_path = self.paths.iter().any(|path| path.remote_id == remote_id);
+        let is_on_path = self.paths.iter().any(|path| path.link.remote_id == remote_id);
         is_on_path || self.off_paths.iter().any(|known| known.remote_id == remote_id)
     }
 
     /// The connection IDs of the peer to which packets are sent, and their paths. Those of an abandoned
     /// path are not among them: the peer forgets them, and resets what arrives late.
     pub(crate) fn remote_ids(&self) -> impl Iterator<Item = (PathId, ConnectionId)> + '_ {
-        let of_paths = self.paths.iter().filter(|path| path.is_open()).map(|path| (path.id, path.remote_id));
+        let of_paths = self.paths.iter().filter(|path| path.is_open()).map(|path| (path.id, path.link.remote_id));
         of_paths.chain(self.off_paths.iter().map(|known| (known.path, known.remote_id)))
     }
 
@@ -141,7 +140,7 @@ impl SendHalf {
         spare_id: Option<ConnectionId>,
         exchange: &mut Exchange,
     ) -> Option<ConnectionId> {
-        let Some(spare) = spare_id else { return Some(self.paths[at].remote_id) };
+        let Some(spare) = spare_id else { return Some(self.paths[at].link.remote_id) };
         let Some(taken) = self.off_paths.iter().position(|known| known.remote_id == spare) else { return Some(spare) };
         // It belongs to an address that the peer has probed before. The peer issues another one for
         // it, and repeats the challenge, as it does after a loss.
@@ -202,7 +201,7 @@ impl SendHalf {
     /// retired it.
     pub(super) fn on_id_replaced(&mut self, id: PathId, current: ConnectionId, exchange: &mut Exchange) {
         if let Some(at) = self.path_index(id) {
-            self.paths[at].remote_id = current;
+            self.paths[at].link.remote_id = current;
             self.off_paths.retain(|known| known.path != id || known.remote_id == current);
             exchange.to_control.push_back(ToControl::RemoteIdsChanged);
         }
@@ -221,12 +220,12 @@ impl SendHalf {
         addresses: &Addresses,
         exchange: &mut Exchange,
     ) -> (u64, u64, Validation) {
-        let (id, left, left_id) = (self.paths[at].id, self.paths[at].addresses, self.paths[at].remote_id);
-        let is_validated = self.paths[at].amplification_budget() == u64::MAX;
+        let (id, left, left_id) = (self.paths[at].id, self.paths[at].link.addresses, self.paths[at].link.remote_id);
+        let is_validated = self.paths[at].link.is_validated();
         let mut before = (0, 0, Validation::default());
         if let Some(known) = self.off_path_index(id, addresses) {
             let known = self.off_paths.remove(known);
-            self.paths[at].remote_id = known.remote_id;
+            self.paths[at].link.remote_id = known.remote_id;
             before = (known.received_bytes, known.sent_bytes, known.validation);
         }
         // An address that was never validated may be anyone's.
@@ -243,11 +242,11 @@ impl SendHalf {
     /// that it leaves has not responded to the challenges that were sent there, and may still.
     pub(super) fn return_off_path(&mut self, at: usize, former: &Addresses, exchange: &mut Exchange) {
         let path = &mut self.paths[at];
-        let (id, left, left_id) = (path.id, path.addresses, path.remote_id);
-        let ((received_bytes, sent_bytes), validation) = (path.volume(), path.validation.leave_address());
-        path.addresses = *former;
+        let (id, left, left_id) = (path.id, path.link.addresses, path.link.remote_id);
+        let ((received_bytes, sent_bytes), validation) = (path.link.volume(), path.validation.leave_address());
+        path.link.addresses = *former;
         if let Some(known) = self.off_path_index(id, former) {
-            self.paths[at].remote_id = self.off_paths.remove(known).remote_id;
+            self.paths[at].link.remote_id = self.off_paths.remove(known).remote_id;
         }
         let unanswered = self.add_off_path(id, left, Purpose::Unanswered, left_id, exchange);
         let unanswered = &mut self.off_paths[unanswered];
@@ -282,8 +281,8 @@ impl SendHalf {
         exchange: &mut Exchange,
     ) {
         let [path] = &self.paths[..] else { return };
-        let Some(remote) = preferred.instead_of(path.addresses.remote) else { return };
-        let addresses = Addresses { remote, ..path.addresses };
+        let Some(remote) = preferred.instead_of(path.link.addresses.remote) else { return };
+        let addresses = Addresses { remote, ..path.link.addresses };
         if self.is_id_in_use(remote_id) {
             return;
         }
@@ -309,18 +308,18 @@ impl SendHalf {
         self.forget_sent(at, 0);
         self.spaces[DATA + at].loss_time = None;
         let path = &mut self.paths[at];
-        let left_id = std::mem::replace(&mut path.remote_id, remote_id);
+        let left_id = std::mem::replace(&mut path.link.remote_id, remote_id);
         // A client that leaves a network gets nothing there any more.
-        path.left = (purpose == Purpose::Preferred).then(|| Box::new(path.addresses));
-        path.addresses = addresses;
-        path.congestion = path.congestion.fresh();
-        path.rtt = RttEstimator::new(self.config.initial_rtt);
-        (path.first_rtt_sample_at, path.scavenger, path.refused_until) = (None, None, None);
-        path.backoff.reset();
+        path.link.left = (purpose == Purpose::Preferred).then(|| Box::new(path.link.addresses));
+        path.link.addresses = addresses;
+        path.recovery.restart(self.config.initial_rtt);
+        path.link.refused_until = None;
+        path.recovery.backoff.reset();
         path.validation.stop();
-        path.set_validated();
+        path.link.set_validated();
         self.restart_ecn(at);
-        self.on_path_alive(now, at, exchange);
+        let next_number = self.spaces[DATA + at].next_number;
+        self.paths[at].on_alive(now, next_number, exchange);
         // The server follows a non-probing packet (section 9.2), so one leaves at once.
         self.spaces[DATA + at].probes_due = 1;
         self.retire_unused(id, left_id, exchange);
@@ -339,7 +338,7 @@ impl SendHalf {
         let mut index = 0;
         while let Some(known) = self.off_paths.get_mut(index) {
             let path = self.paths.iter().find(|path| path.id == known.path);
-            let former = path.and_then(|path| path.former.as_deref());
+            let former = path.and_then(|path| path.link.former.as_deref());
             let challenges_max = match known.purpose {
                 // The path may still return to it, with the connection ID that belongs to it.
                 Purpose::Former if former.is_some_and(|former| former.addresses == known.addresses) => u8::MAX,

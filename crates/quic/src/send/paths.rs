@@ -7,7 +7,7 @@
 //! ```
 
 use units::{Duration, Instant, Rng};
-use wire::quic::{ConnectionId, MIN_INITIAL_SIZE, PathId, Side, Space};
+use wire::quic::{ConnectionId, PathId, Side, Space};
 
 use super::SendHalf;
 use super::datagrams::DATAGRAMS_OF_PATH_MAX;
@@ -30,10 +30,6 @@ const SILENCE_MARGIN: Duration = Duration::from_millis(40);
 /// turn.
 const SUSPECT_MARGIN: Duration = Duration::from_millis(5);
 
-/// Each suspicion that proves wrong doubles the margin, at most this many times, which makes it
-/// equal to the margin of silence.
-const FALSE_SUSPICIONS_MAX: u8 = 3;
-
 /// How long nothing is sent on the only working path after the system refused to send on it.
 const REFUSED_FOR: Duration = Duration::from_millis(50);
 
@@ -47,10 +43,6 @@ struct PeerLiveness {
     /// but its last packets may still be in flight on a long one.
     last_sent_at: Instant,
 }
-
-/// A path falls back to the minimum datagram size after so many losses of larger ones in a row, each
-/// found by an acknowledgement of smaller ones alone.
-const LARGE_LOSSES_MAX: u8 = 8;
 
 impl SendHalf {
     /// The index of path `id`, if it exists.
@@ -68,7 +60,7 @@ impl SendHalf {
 
     /// The index of the path with the lowest rank, for frames that may take any path.
     pub(super) fn best_path_index(&self) -> usize {
-        let rank = |path: &SendPath| (path.state.rank(), path.rtt.smoothed());
+        let rank = |path: &SendPath| (path.phase.state.rank(), path.recovery.rtt.smoothed());
         (0..self.paths.len()).min_by_key(|at| rank(&self.paths[*at])).unwrap_or(0)
     }
 
@@ -85,10 +77,9 @@ impl SendHalf {
         let rng = Rng::from_seed(self.seed).split(&format!("path {}", id.0));
         let limited = self.side == Side::Server;
         let mut path = SendPath::new(id, addresses, remote_id, &self.config, !limited, &rng);
-        path.set_datagram_size(path.datagram_size.min(self.peer.udp_payload_size_max));
-        path.limit_mtu_search(self.peer.udp_payload_size_max);
-        path.state = PathState::Validating;
-        (path.acked_at, path.received_at) = (now, now);
+        path.limit_datagram_size(self.peer.udp_payload_size_max);
+        path.phase.state = PathState::Validating;
+        (path.recovery.acked_at, path.link.received_at) = (now, now);
         path.validation.start(now, FIRST_INTERVAL);
         self.paths.push(path);
         self.stats.paths_opened += 1;
@@ -115,44 +106,21 @@ impl SendHalf {
         };
         let path = &mut self.paths[at];
         let proves_size = path.validation.proves_size(&data);
-        path.set_validated();
-        path.former = None;
+        path.link.set_validated();
+        path.link.former = None;
         if path.is_active() {
             // The only path, whose new address is under validation.
             path.validation.on_active();
         }
-        if path.state == PathState::Validating {
-            path.state = PathState::Silent;
+        if path.phase.state == PathState::Validating {
+            path.phase.state = PathState::Silent;
         }
         self.report_validated(at, exchange);
-        self.on_path_alive(now, at, exchange);
-        if !proves_size {
-            self.paths[at].validation.start_expanded(now);
-        }
-    }
-
-    /// A packet sent on the path was acknowledged, or the path responded to a challenge.
-    pub(super) fn on_path_alive(&mut self, now: Instant, at: usize, exchange: &mut Exchange) {
         let path = &mut self.paths[at];
-        if path.is_suspect {
-            path.false_suspicions = (path.false_suspicions + 1).min(FALSE_SUSPICIONS_MAX);
-            path.counts.false_suspicions += 1;
+        path.on_alive(now, self.spaces[DATA + at].next_number, exchange);
+        if !proves_size {
+            path.validation.start_expanded(now);
         }
-        (path.acked_at, path.is_suspect) = (now, false);
-        if path.ecn.may_retry() {
-            path.ecn.restart(self.spaces[DATA + at].next_number);
-        }
-        // A new path becomes active only by a PATH_RESPONSE, and so does a silent one whose address has
-        // changed: an acknowledgement validates no address (RFC 9000, section 8.2.3). To end the
-        // validation here would leave the anti-amplification limit in force for ever.
-        if path.state != PathState::Silent || path.amplification_budget() != u64::MAX {
-            return;
-        }
-        path.validation.on_active();
-        path.refused_until = None;
-        path.state = PathState::Active;
-        path.backoff.reset();
-        exchange.to_control.push_back(ToControl::PathState { path: path.id, state: PathState::Active });
     }
 
     /// When the path at `at` becomes silent: packets have been outstanding for a probe timeout and
@@ -161,8 +129,8 @@ impl SendHalf {
     fn silence_deadline(&self, at: usize) -> Option<Instant> {
         let path = &self.paths[at];
         let sent_at = self.spaces[DATA + at].log.first_eliciting_sent_at()?;
-        let timeout = path.rtt.pto_base() + self.ack_frequency.max_ack_delay() + SILENCE_MARGIN;
-        Some(sent_at.max(path.acked_at) + timeout)
+        let timeout = path.recovery.rtt.pto_base() + self.ack_frequency.max_ack_delay() + SILENCE_MARGIN;
+        Some(sent_at.max(path.recovery.acked_at) + timeout)
     }
 
     /// When the path at `at` becomes suspect: its oldest packet should have been acknowledged,
@@ -171,10 +139,12 @@ impl SendHalf {
     fn suspect_deadline(&self, at: usize, liveness: &PeerLiveness) -> Option<Instant> {
         let path = &self.paths[at];
         let sent_at = self.spaces[DATA + at].log.first_eliciting_sent_at()?;
-        let margin = (SUSPECT_MARGIN * (1 << path.false_suspicions)).min(SILENCE_MARGIN);
-        let slack = path.rtt.pto_base() - path.rtt.smoothed() + self.ack_frequency.max_ack_delay() + margin;
-        let others_respond = liveness.last_sent_at >= path.last_sent_at() + slack / 2;
-        (others_respond && !path.is_suspect).then(|| (sent_at + path.rtt.smoothed()).max(path.acked_at) + slack)
+        let margin = (SUSPECT_MARGIN * (1 << path.recovery.suspicion.false_count)).min(SILENCE_MARGIN);
+        let slack =
+            path.recovery.rtt.pto_base() - path.recovery.rtt.smoothed() + self.ack_frequency.max_ack_delay() + margin;
+        let others_respond = liveness.last_sent_at >= path.recovery.last_sent_at() + slack / 2;
+        (others_respond && !path.recovery.suspicion.is_suspect)
+            .then(|| (sent_at + path.recovery.rtt.smoothed()).max(path.recovery.acked_at) + slack)
     }
 
     /// When [`on_no_response`](Self::on_no_response) must run for the path at `at`.
@@ -189,7 +159,7 @@ impl SendHalf {
         let active = self.paths.iter().filter(|path| path.is_active());
         active.fold(PeerLiveness { active_count: 0, last_sent_at: Instant::ZERO }, |liveness, path| PeerLiveness {
             active_count: liveness.active_count + 1,
-            last_sent_at: liveness.last_sent_at.max(path.last_sent_at()),
+            last_sent_at: liveness.last_sent_at.max(path.recovery.last_sent_at()),
         })
     }
 
@@ -201,7 +171,7 @@ impl SendHalf {
             // some data arrive twice.
             let path = &mut self.paths[at];
             tracing::debug!(path = %path.id, "a path is suspect: only other paths receive acknowledgements");
-            path.is_suspect = true;
+            path.recovery.suspicion.is_suspect = true;
             path.counts.suspicions += 1;
             self.move_elsewhere(at, u64::MAX);
         } else {
@@ -215,51 +185,27 @@ impl SendHalf {
     /// acknowledged.
     pub(super) fn end_suspicion_without_evidence(&mut self, at: usize) {
         if !self.spaces[DATA + at].log.has_eliciting() {
-            self.paths[at].is_suspect = false;
+            self.paths[at].recovery.suspicion.is_suspect = false;
         }
     }
 
     /// The path becomes silent: other paths carry its in-flight data, and it is challenged until it
     /// responds. `cause` is for the log.
     fn silence(&mut self, now: Instant, at: usize, cause: &str, exchange: &mut Exchange) {
-        let interval = self.paths[at].rtt.pto_base();
+        let interval = self.paths[at].recovery.rtt.pto_base();
         let path = &mut self.paths[at];
-        (path.state, path.is_suspect, path.false_suspicions) = (PathState::Silent, false, 0);
+        (path.phase.state, path.recovery.suspicion.is_suspect, path.recovery.suspicion.false_count) =
+            (PathState::Silent, false, 0);
         path.counts.silences += 1;
         tracing::debug!(path = %path.id, cause, "a path is silent");
-        path.release_at = None;
-        path.copies = crate::queue::Queue::new();
-        path.datagrams = crate::queue::Queue::new();
+        path.recovery.release_at = None;
+        path.queues.drop_urgent();
         path.validation.start(now, interval);
         exchange.to_control.push_back(ToControl::PathState { path: path.id, state: PathState::Silent });
         self.spaces[DATA + at].probes_due = 0;
         self.unpin_datagrams(at);
         self.move_content(at, u64::MAX);
-        self.suspect_datagram_size(at);
-    }
-
-    /// The cause of a failure may be the datagram size: a size of which no datagram was
-    /// acknowledged is not used again (RFC 8899, section 4.3, on black holes).
-    pub(super) fn suspect_datagram_size(&mut self, at: usize) {
-        let path = &mut self.paths[at];
-        let is_large = |size: usize| size > MIN_INITIAL_SIZE;
-        let was_seen = std::mem::take(&mut path.carries_large);
-        let is_tried = || self.spaces[DATA + at].log.iter().any(|run| is_large(usize::from(run.size)));
-        if !was_seen && is_large(path.datagram_size) && is_tried() {
-            path.fall_back();
-        }
-    }
-
-    /// Datagrams above the minimum size were lost. If others arrive and these never do, the path has
-    /// become too small for them, although acknowledgements keep it from failing (RFC 8899, section
-    /// 4.3).
-    pub(super) fn note_large_loss(&mut self, at: usize) {
-        let path = &mut self.paths[at];
-        path.large_losses = path.large_losses.saturating_add(1);
-        if path.large_losses >= LARGE_LOSSES_MAX {
-            (path.large_losses, path.carries_large) = (0, false);
-            path.fall_back();
-        }
+        self.paths[at].suspect_datagram_size(&self.spaces[DATA + at].log);
     }
 
     /// The system refused to send on the path. It becomes silent if another path works. In any case
@@ -274,7 +220,7 @@ impl SendHalf {
             }
             // Data bound to this path would be due on it again at once.
             let path = &mut self.paths[at];
-            path.refused_until = Some(path.validation.timeout().unwrap_or(now + REFUSED_FOR));
+            path.link.refused_until = Some(path.validation.timeout().unwrap_or(now + REFUSED_FOR));
         }
         has_other
     }
@@ -283,15 +229,7 @@ impl SendHalf {
     /// the minimum size.
     pub(crate) fn on_too_large(&mut self, id: PathId) -> bool {
         let Some(at) = self.path_index(id) else { return false };
-        let path = &mut self.paths[at];
-        if path.mtu.as_mut().is_some_and(|mtu| mtu.on_too_large()) {
-            return true;
-        }
-        let is_large = path.datagram_size > MIN_INITIAL_SIZE;
-        if is_large {
-            path.fall_back();
-        }
-        is_large
+        self.paths[at].on_too_large()
     }
 
     /// Requeues the content of the oldest packets outstanding on a path, for other paths to carry
@@ -333,11 +271,10 @@ impl SendHalf {
     pub(super) fn abandon_path(&mut self, id: PathId, exchange: &mut Exchange) {
         let Some(at) = self.path_index(id) else { return };
         let path = &mut self.paths[at];
-        path.state = PathState::Abandoned;
-        path.release_at = None;
+        path.phase.state = PathState::Abandoned;
+        path.recovery.release_at = None;
         path.validation.stop();
-        path.copies = crate::queue::Queue::new();
-        path.datagrams = crate::queue::Queue::new();
+        path.queues.drop_urgent();
         self.forget_off_paths_of(id);
         self.unpin_datagrams(at);
         self.forget_sent(at, 0);
@@ -349,16 +286,16 @@ impl SendHalf {
     pub(super) fn forget_path(&mut self, id: PathId, exchange: &mut Exchange) {
         // The first path keeps its index: its packet number space began with the connection.
         let Some(at) = self.path_index(id).filter(|at| *at > 0) else { return };
-        self.release_resends(at);
+        self.paths[at].queues.release_resends(&mut self.streams);
         self.paths.remove(at);
         self.spaces.remove_path(at);
         exchange.to_control.push_back(ToControl::RemoteIdsChanged);
         if self.paths.len() == 1 {
             // With one path, its losses and those of the connection are the same.
-            self.release_resends(0);
+            self.paths[0].queues.release_resends(&mut self.streams);
             // Nor is there a choice of paths for datagrams.
             self.unpin_datagrams(0);
-            while let Some(data) = self.paths[0].datagrams.pop_front() {
+            while let Some(data) = self.paths[0].queues.datagrams.pop_front() {
                 self.datagrams.push_first(data, DATAGRAMS_OF_PATH_MAX);
             }
         }
@@ -370,12 +307,8 @@ impl SendHalf {
         let mut runs: Vec<Run> = Vec::new();
         self.spaces[DATA + at].log.forget_oldest(keep, |run| runs.push(run));
         for run in runs {
-            if let Some(mtu) = &mut self.paths[at].mtu
-                && mtu.is_probe(run.first)
-            {
-                mtu.cancel();
-            }
-            self.paths[at].in_flight -= run.in_flight_bytes();
+            self.paths[at].size.cancel_probe(run.first);
+            self.paths[at].recovery.in_flight -= run.in_flight_bytes();
             self.requeue(Space::Data, DATA + at, run);
         }
     }
@@ -391,7 +324,7 @@ impl SendHalf {
         let deadlines = paths.flat_map(|at| {
             let path = &self.paths[at];
             let deadline = self.no_response_deadline(at, &liveness);
-            [path.validation.timeout(), path.refused_until, deadline, self.keep_alive_at(path)]
+            [path.validation.timeout(), path.link.refused_until, deadline, self.keep_alive_at(path)]
         });
         deadlines.chain([self.scheduler_deadline, self.off_path_timeout()]).flatten().min()
     }
@@ -399,8 +332,11 @@ impl SendHalf {
     /// When a path that carries nothing needs a PING: routers on the way forget it otherwise, and the keep-alive of
     /// the connection leaves on one path alone. Only with several paths.
     fn keep_alive_at(&self, path: &SendPath) -> Option<Instant> {
-        let is_idle = path.is_active() && path.in_flight == 0 && !path.is_ping_due;
-        self.config.keep_alive.filter(|_| is_idle && self.handshake_confirmed).map(|after| path.probe_anchor + after)
+        let is_idle = path.is_active() && path.recovery.in_flight == 0 && !path.pings.is_due;
+        self.config
+            .keep_alive
+            .filter(|_| is_idle && self.handshake_confirmed)
+            .map(|after| path.recovery.probe_anchor + after)
     }
 
     /// Repeats unanswered challenges, keeps paths alive, and finds paths that became suspect or silent.
@@ -409,19 +345,19 @@ impl SendHalf {
             self.scheduler_deadline = None;
         }
         for at in 0..self.paths.len() {
-            if self.paths[at].refused_until.is_some_and(|until| until <= now) {
-                self.paths[at].refused_until = None;
+            if self.paths[at].link.refused_until.is_some_and(|until| until <= now) {
+                self.paths[at].link.refused_until = None;
             }
             if self.paths.len() > 1 && self.keep_alive_at(&self.paths[at]).is_some_and(|due| due <= now) {
-                self.paths[at].is_ping_due = true;
+                self.paths[at].pings.is_due = true;
             }
             if self.paths[at].validation.on_timeout(now, self.side) {
                 let path = &mut self.paths[at];
                 if path.validation.awaits_response() {
-                    path.ecn.on_timeouts(path.validation.unanswered().into());
+                    path.recovery.ecn.on_timeouts(path.validation.unanswered().into());
                 }
                 self.maybe_move_back(now, at, exchange);
-                match self.paths[at].state {
+                match self.paths[at].phase.state {
                     // Only challenges were sent there. Their loss says nothing about the capacity
                     // of the path, so no congestion controller is notified.
                     PathState::Validating => self.forget_sent(at, 0),
@@ -445,17 +381,14 @@ impl SendHalf {
     /// loss.
     pub(crate) fn set_backup(&mut self, id: PathId, is_backup: bool) -> Option<u64> {
         let at = self.path_index(id)?;
-        let path = &mut self.paths[at];
-        path.is_backup = is_backup;
-        path.status_sequence += 1;
-        Some(path.status_sequence)
+        Some(self.paths[at].phase.set_backup(is_backup))
     }
 
     /// The longest probe timeout of all open paths, the unit of the connection's own timers
     /// (multipath draft-21, sections 2.5 and 2.6).
     pub(crate) fn pto_interval(&self) -> Duration {
         let open = self.paths.iter().filter(|path| path.is_open());
-        let longest = open.map(|path| path.rtt.pto_base()).max().unwrap_or(INTERVAL_MAX);
+        let longest = open.map(|path| path.recovery.rtt.pto_base()).max().unwrap_or(INTERVAL_MAX);
         longest + self.ack_frequency.max_ack_delay()
     }
 
@@ -464,35 +397,35 @@ impl SendHalf {
     pub(crate) fn path_metrics(&self) -> Vec<PathMetrics> {
         let metrics = |(stats, path): (PathStats, &SendPath)| PathMetrics {
             stats,
-            round_trip_latest: path.rtt.latest(),
-            round_trip_variation: path.rtt.variance(),
-            has_round_trip: path.rtt.has_sample(),
-            pacing_rate: path.congestion.pacing_rate(&path.rtt),
-            probe_timeouts: path.backoff.count(),
-            is_suspect: path.is_suspect,
+            round_trip_latest: path.recovery.rtt.latest(),
+            round_trip_variation: path.recovery.rtt.variance(),
+            has_round_trip: path.recovery.rtt.has_sample(),
+            pacing_rate: path.recovery.congestion.pacing_rate(&path.recovery.rtt),
+            probe_timeouts: path.recovery.backoff.count(),
+            is_suspect: path.recovery.suspicion.is_suspect,
         };
         self.path_stats().into_iter().zip(&self.paths).map(metrics).collect()
     }
 
     pub(crate) fn path_stats(&self) -> Vec<PathStats> {
         let stats = |path: &SendPath| {
-            let (bytes_received, bytes_sent) = path.volume();
+            let (bytes_received, bytes_sent) = path.link.volume();
             PathStats {
                 id: path.id,
-                addresses: path.addresses,
-                state: path.state,
-                is_backup: path.is_backup || path.is_peers_backup,
-                round_trip: path.rtt.smoothed(),
-                round_trip_min: path.rtt.min(),
-                capacity: path.capacity(),
-                in_flight_bytes: path.in_flight,
-                congestion: path.congestion.snapshot(),
-                datagram_size: path.datagram_size,
+                addresses: path.link.addresses,
+                state: path.phase.state,
+                is_backup: path.phase.is_anyones_backup(),
+                round_trip: path.recovery.rtt.smoothed(),
+                round_trip_min: path.recovery.rtt.min(),
+                capacity: path.recovery.capacity(),
+                in_flight_bytes: path.recovery.in_flight,
+                congestion: path.recovery.congestion.snapshot(),
+                datagram_size: path.size.bytes(),
                 packets_sent: path.counts.packets_sent,
                 packets_acked: path.counts.packets_acked,
                 packets_lost: path.counts.packets_lost,
-                ecn: path.ecn.state(),
-                packets_marked: path.ecn.ce_packets,
+                ecn: path.recovery.ecn.state(),
+                packets_marked: path.recovery.ecn.ce_packets,
                 bytes_resent: path.counts.bytes_resent,
                 bytes_sent,
                 bytes_acked: path.counts.bytes_acked,

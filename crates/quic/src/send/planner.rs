@@ -23,7 +23,6 @@ use wire::quic::{PacketType, PathId, Space, number_len};
 use super::SendHalf;
 use super::draft::{Draft, HeaderFields, lone_stream};
 use super::frames::SentFrame;
-use super::path::SKIP_INTERVAL;
 use super::sent_log::{Content, Run};
 use crate::exchange::{Exchange, ToControl, ToReceive};
 use crate::plan::{PLAN_DATAGRAMS_MAX, Plan};
@@ -57,7 +56,7 @@ impl SendHalf {
         let socket_budget = |socket: u16| socket_budget(socket).min(PLAN_DATAGRAMS_MAX);
         let mut off_path = None;
         let at = if self.close.is_some() {
-            let is_writable = |at: &usize| socket_budget(self.paths[*at].addresses.socket) > 0;
+            let is_writable = |at: &usize| socket_budget(self.paths[*at].link.addresses.socket) > 0;
             let due = (0..self.paths.len().min(64)).filter(|at| self.close_due & 1 << at != 0).find(is_writable);
             if let Some(at) = due {
                 self.plan_close(at, plan);
@@ -71,7 +70,7 @@ impl SendHalf {
         } else if self.paths.len() > 1 {
             self.plan_paths(now, snapshot, &socket_budget, plan, exchange)
         } else {
-            let datagrams_max = socket_budget(self.paths[0].addresses.socket);
+            let datagrams_max = socket_budget(self.paths[0].link.addresses.socket);
             if datagrams_max == 0 {
                 return false;
             }
@@ -95,10 +94,10 @@ impl SendHalf {
         }
         let path = &mut self.paths[at];
         plan.path = path.id;
-        plan.addresses = Some(off_path.unwrap_or(path.addresses));
-        plan.ecn = path.ecn.codepoint();
+        plan.addresses = Some(off_path.unwrap_or(path.link.addresses));
+        plan.ecn = path.recovery.ecn.codepoint();
         if off_path.is_none() {
-            path.on_sent(plan.size_bytes as u64);
+            path.link.on_sent(plan.size_bytes as u64);
         }
         path.counts.packets_sent += plan.packet_count as u64;
         self.stats.datagrams_sent += plan.datagram_count as u64;
@@ -122,7 +121,7 @@ impl SendHalf {
             version: self.version,
             number: self.spaces[Self::index_of(ty.space(), at)].next_number,
             number_len,
-            dcid: path.remote_id,
+            dcid: path.link.remote_id,
             scid: self.local_id,
             token,
             key_phase: self.key_phase % 2 == 1,
@@ -152,10 +151,8 @@ impl SendHalf {
 
     fn maybe_skip_number(&mut self, at: usize, plan: &Plan) {
         // Only between plans: the packet numbers of a plan are consecutive.
-        let (space, path) = (&mut self.spaces[DATA + at], &mut self.paths[at]);
-        if plan.items.is_empty() && space.next_number >= path.next_skip {
-            space.skip_number();
-            path.next_skip = space.next_number + SKIP_INTERVAL / 2 + self.rng.below(SKIP_INTERVAL);
+        if plan.items.is_empty() {
+            self.paths[at].numbers.maybe_skip(&mut self.spaces[DATA + at], &mut self.rng);
         }
     }
 
@@ -208,15 +205,15 @@ impl SendHalf {
                 self.elicited = true;
                 exchange.to_control.push_back(ToControl::ElicitingSent { at: now });
             }
-            (self.paths[at].probe_anchor, self.paths[at].is_ping_due) = (now, false);
+            (self.paths[at].recovery.probe_anchor, self.paths[at].pings.is_due) = (now, false);
         }
         let path = &mut self.paths[at];
-        path.in_flight += bytes;
+        path.recovery.in_flight += bytes;
         if bytes > 0 {
-            run.stamp = path.delivery.on_sent(now, bytes, path.in_flight);
+            run.stamp = path.recovery.delivery.on_sent(now, bytes, path.recovery.in_flight);
         }
         self.spaces[Self::index_of(space, at)].log.push(run);
-        path.congestion.on_sent(now, bytes, path.in_flight);
+        path.recovery.congestion.on_sent(now, bytes, path.recovery.in_flight);
     }
 
     fn note_first_sent(&self, space: Space, number: u64, exchange: &mut Exchange) {

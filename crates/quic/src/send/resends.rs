@@ -11,12 +11,8 @@ use units::Instant;
 use wire::quic::StreamId;
 
 use super::SendHalf;
-use super::path::{SendPath, SentRange};
+use super::path::SendPath;
 use crate::spaces::DATA;
-
-/// Ranges that wait for one path, at most; adjacent ones are merged. Losses beyond the limit may
-/// take any path.
-pub(crate) const RESENDS_WAITING_MAX: usize = 4096;
 
 impl SendHalf {
     /// Requeues stream data of packets that were lost or never sent: on this path, if the policy
@@ -24,18 +20,11 @@ impl SendHalf {
     pub(super) fn requeue_stream(&mut self, index: usize, id: StreamId, range: Range<u64>, fin: bool) {
         if self.config.policy.resends_on_own_path() && index >= DATA && self.paths.len() > 1 {
             let path = &mut self.paths[index - DATA];
-            if path.is_usable() && self.streams.allows(id, path.id) && path.resends.len() < RESENDS_WAITING_MAX {
-                return path.queue_resend(id, range, fin);
+            if path.is_usable() && self.streams.allows(id, path.id) && path.queues.has_place_for_resend() {
+                return path.queues.queue_resend(id, range, fin);
             }
         }
         self.streams.on_lost(id, range, fin);
-    }
-
-    /// Returns the ranges waiting for the path at `at` to their streams, for any path.
-    pub(super) fn release_resends(&mut self, at: usize) {
-        while let Some(SentRange { id, range, fin }) = self.paths[at].resends.pop_front() {
-            self.streams.on_lost(id, range, fin);
-        }
     }
 
     /// Data do not wait for a path that is silent, closed or refused by the system, or whose socket
@@ -43,20 +32,20 @@ impl SendHalf {
     pub(super) fn release_stalled_resends(&mut self, now: Instant, socket_budget: &dyn Fn(u16) -> usize) {
         for at in 0..self.paths.len() {
             let path = &mut self.paths[at];
-            if path.resends.is_empty() {
+            if path.queues.resends.is_empty() {
                 continue;
             }
-            path.note_writable(now, socket_budget(path.addresses.socket) > 0);
+            path.link.note_writable(now, socket_budget(path.link.addresses.socket) > 0);
             let is_stuck = path.socket_stuck_at().is_some_and(|socket_stuck_at| socket_stuck_at <= now);
             if is_stuck || !path.is_usable() {
-                self.release_resends(at);
+                path.queues.release_resends(&mut self.streams);
             }
         }
     }
 
     /// Nothing can leave now: check again when a full socket has been full for too long.
     pub(super) fn schedule_resend_check(&mut self, now: Instant) {
-        let waiting = self.paths.iter().filter(|path| !path.resends.is_empty());
+        let waiting = self.paths.iter().filter(|path| !path.queues.resends.is_empty());
         let socket_stuck_at = waiting.filter_map(SendPath::socket_stuck_at).filter(|at| *at > now).min();
         self.scheduler_deadline = self.scheduler_deadline.into_iter().chain(socket_stuck_at).min();
     }
@@ -65,21 +54,7 @@ impl SendHalf {
 impl SendPath {
     /// The path responds, the system sends on it, and its address is validated.
     fn is_usable(&self) -> bool {
-        let is_proved = self.amplification_budget() == u64::MAX;
-        self.is_active() && !self.is_suspect && self.refused_until.is_none() && is_proved
-    }
-
-    /// The caller has checked the limit.
-    fn queue_resend(&mut self, id: StreamId, range: Range<u64>, fin: bool) {
-        if let Some(last) = self.resends.back_mut()
-            && last.id == id
-            && last.range.end == range.start
-            && !last.fin
-        {
-            (last.range.end, last.fin) = (range.end, fin);
-            return;
-        }
-        self.resends.push_back(SentRange { id, range, fin });
+        self.works() && self.link.is_validated()
     }
 }
 
@@ -94,6 +69,7 @@ mod tests {
     use crate::addresses::Addresses;
     use crate::config::TransportConfig;
     use crate::policy::Policy;
+    use crate::send::path::RESENDS_WAITING_MAX;
     use crate::stats::PathState;
 
     /// A client's send half with two paths.
@@ -103,12 +79,12 @@ mod tests {
         let (rng, id) = (Rng::from_seed(1), ConnectionId::new(&[1; 8]).expect("an identifier"));
         let path = SendPath::new(PathId::ZERO, addresses, id, &config, true, &rng);
         let mut send = SendHalf::new(Side::Client, config, Version::V1, id, path, rng);
-        send.open_path(Instant::ZERO, PathId(1), addresses, id).state = PathState::Active;
+        send.open_path(Instant::ZERO, PathId(1), addresses, id).phase.state = PathState::Active;
         send
     }
 
     fn waiting(send: &SendHalf, at: usize) -> Vec<Range<u64>> {
-        send.paths[at].resends.iter().map(|repeat| repeat.range.clone()).collect()
+        send.paths[at].queues.resends.iter().map(|repeat| repeat.range.clone()).collect()
     }
 
     const ID: StreamId = StreamId::new(Side::Client, Dir::Uni, 0);
@@ -135,11 +111,11 @@ mod tests {
     #[test]
     fn ranges_wait_only_for_a_usable_path_and_only_under_an_own_path_policy() {
         let failures: [fn(&mut SendPath); 5] = [
-            |path| path.state = PathState::Silent,
-            |path| path.state = PathState::Abandoned,
-            |path| path.is_suspect = true,
-            |path| path.refused_until = Some(Instant::ZERO),
-            |path| path.set_unvalidated(0, 0),
+            |path| path.phase.state = PathState::Silent,
+            |path| path.phase.state = PathState::Abandoned,
+            |path| path.recovery.suspicion.is_suspect = true,
+            |path| path.link.refused_until = Some(Instant::ZERO),
+            |path| path.link.set_unvalidated(0, 0),
         ];
         for fail in failures {
             let mut send = send_half(Policy::DRDA);

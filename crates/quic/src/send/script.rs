@@ -41,8 +41,8 @@ impl SendHalf {
     pub(crate) fn into_remains(self) -> Option<IdleSendHalf> {
         let paths = self.paths.iter().enumerate().map(|(at, path)| IdlePath {
             id: path.id,
-            remote_id: path.remote_id,
-            addresses: path.addresses,
+            remote_id: path.link.remote_id,
+            addresses: path.link.addresses,
             next_number: self.spaces[DATA + at].next_number,
         });
         Some(IdleSendHalf { paths: paths.collect(), seal: self.keys[DATA].clone()? })

@@ -31,15 +31,15 @@ impl SendHalf {
     /// arrives while others receive counts as cut long before it is silent.
     pub(super) fn choose_ack_path(&self, socket_budget: &dyn Fn(u16) -> usize) -> Option<usize> {
         let can_send = |path: &SendPath| {
-            path.is_open() && path.refused_until.is_none() && socket_budget(path.addresses.socket) > 0
+            path.is_open() && path.link.refused_until.is_none() && socket_budget(path.link.addresses.socket) > 0
         };
         let active = self.paths.iter().filter(|path| path.is_active());
-        let received_at = active.map(|path| path.received_at).max().unwrap_or(Instant::ZERO);
+        let received_at = active.map(|path| path.link.received_at).max().unwrap_or(Instant::ZERO);
         let rank = |path: &SendPath| -> Rank {
-            let is_quiet = received_at.saturating_since(path.received_at) > path.rtt.pto_base();
-            let is_limited = path.amplification_budget() < path.datagram_size as u64;
-            let is_unsure = path.is_suspect || is_quiet;
-            (path.state != PathState::Active, is_limited, is_unsure, path.rtt.smoothed().as_nanos())
+            let is_quiet = received_at.saturating_since(path.link.received_at) > path.recovery.rtt.pto_base();
+            let is_limited = path.link.amplification_budget() < path.size.bytes() as u64;
+            let is_unsure = path.recovery.suspicion.is_suspect || is_quiet;
+            (path.phase.state != PathState::Active, is_limited, is_unsure, path.recovery.rtt.smoothed().as_nanos())
         };
         let usable = (0..self.paths.len()).filter(|at| can_send(&self.paths[*at]));
         let (at, best) = usable.map(|at| (at, rank(&self.paths[at]))).min_by_key(|(_, rank)| *rank)?;
@@ -59,7 +59,7 @@ impl SendHalf {
     /// open its window (RFC 9000, section 8.2.2), so the validation must not be waited for.
     pub(super) fn carries_centrally(&self, at: usize, path: PathId) -> bool {
         let is_own = self.paths[at].id == path;
-        let is_apart = |path: &SendPath| path.state == PathState::Validating && path.refused_until.is_none();
+        let is_apart = |path: &SendPath| path.phase.state == PathState::Validating && path.link.refused_until.is_none();
         if self.path_of(path).is_some_and(is_apart) { is_own } else { self.ack_path == Some(at) }
     }
 

@@ -15,7 +15,7 @@ impl SendHalf {
         self.close_due &= !(1 << at);
         let Some(close) = self.close.take() else { return };
         let path = &self.paths[at];
-        let size_max = path.datagram_size.min(usize::try_from(path.amplification_budget()).unwrap_or(usize::MAX));
+        let size_max = path.size.bytes().min(usize::try_from(path.link.amplification_budget()).unwrap_or(usize::MAX));
         let token = std::mem::take(&mut self.token);
         let (mut used, mut drafts) = (0, Vec::with_capacity(3));
         for space in Space::ALL {

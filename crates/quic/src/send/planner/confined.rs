@@ -54,10 +54,10 @@ impl SendHalf {
         let has_all = sets.contains(&PathSet::ALL);
         // A path that no data may take sends less than it could, so its rate says nothing about its
         // capacity.
-        let is_idle = |path: &&mut SendPath| path.resends.is_empty() && !sets.iter().any(|set| set.allows(path.id));
+        let is_idle =
+            |path: &&mut SendPath| path.queues.resends.is_empty() && !sets.iter().any(|set| set.allows(path.id));
         for path in self.paths.iter_mut().filter(is_idle) {
-            path.set_app_limited(true);
-            path.release_at = None;
+            path.on_nothing_due();
         }
         if !has_all {
             sets.push(PathSet::ALL);
@@ -82,7 +82,7 @@ impl SendHalf {
         if !self.are_datagrams_waiting() {
             return 0;
         }
-        let rates = self.paths.iter().filter(|path| path.is_active()).map(SendPath::capacity);
+        let rates = self.paths.iter().filter(|path| path.is_active()).map(|path| path.recovery.capacity());
         rates.fold(0, |sum, rate| sum + rate.bytes_in(DATAGRAMS_FOLLOW))
     }
 
@@ -98,7 +98,8 @@ impl SendHalf {
         if !streams.has_confined() {
             return true;
         }
-        let works = |(other, path): (usize, &SendPath)| other != at && path.is_active() && !path.is_suspect;
+        let works =
+            |(other, path): (usize, &SendPath)| other != at && path.is_active() && !path.recovery.suspicion.is_suspect;
         let others = || paths.iter().enumerate().filter(|pair| works(*pair)).map(|(_, path)| path.id);
         let is_free = |id| streams.allows_any(id, others());
         match run.content {

@@ -18,10 +18,6 @@ use crate::send::path::{AMPLIFICATION_BUDGET_MIN, SendPath};
 use crate::send::sent_log::RUNS_MAX;
 use crate::spaces::DATA;
 
-/// After this many packets with nothing but acknowledgements, one carries a PING. The peer's
-/// acknowledgement shows which ranges need not be repeated (RFC 9000, section 13.2.4).
-const ACK_ONLY_PACKETS_MAX: u32 = 16;
-
 /// Bytes to an unvalidated address that only challenges use: three of about 40 bytes.
 const CHALLENGES_RESERVE: u64 = 160;
 
@@ -40,7 +36,7 @@ impl SendHalf {
     ) {
         let has_data = scope != PlanScope::PathBound && self.has_anything_due();
         let has_bound =
-            self.spaces[DATA + at].probes_due > 0 || self.paths[at].validation.has_due() || self.paths[at].is_ping_due;
+            self.spaces[DATA + at].probes_due > 0 || self.paths[at].validation.has_due() || self.paths[at].pings.is_due;
         let (ack_pending, ack_due) = self.ack_demand(at, snapshot);
         if !has_data && !ack_due && !has_bound {
             if scope == PlanScope::All {
@@ -49,14 +45,14 @@ impl SendHalf {
             return;
         }
         // Most endpoints search for no size: they are spared the call.
-        let searches = scope.fills_window() && self.paths[at].mtu.is_some();
+        let searches = scope.fills_window() && self.paths[at].size.search.is_some();
         if searches && self.plan_mtu_probe(now, at, plan, exchange) {
             return;
         }
         let (scope, budget) = self.limit_of_validation(at, scope);
         let mut size = self.segment_size(at, budget);
         plan.segment_size = size;
-        let mut bytes_left = self.data_budget(now, at, size, has_data);
+        let mut bytes_left = self.paths[at].recovery.data_budget(now, size, has_data);
         let number_len = self.number_len(at, Space::Data, datagrams_max as u64);
         let mut acks = Some(snapshot);
         let fixed_bit = self.fixed_bit(at, Space::Data);
@@ -69,7 +65,7 @@ impl SendHalf {
             let exceeds = !self.paths[at].is_active() && self.paths[at].validation.may_exceed_window();
             let challenges = self.paths[at].validation.has_due() && (has_window || exceeds);
             let probes = self.spaces[DATA + at].probes_due > 0;
-            let pings = self.paths[at].is_ping_due && has_window;
+            let pings = self.paths[at].pings.is_due && has_window;
             let may_elicit = (has_window && scope.fills_window()) || probes || challenges || pings;
             if !(may_elicit || ack_due && acks.is_some()) || budget < sent + size as u64 {
                 break;
@@ -118,8 +114,7 @@ impl SendHalf {
 
     /// Nothing is due on the path at `at`: records that it is application-limited.
     fn note_nothing_due(&mut self, at: usize) {
-        self.paths[at].set_app_limited(true);
-        self.paths[at].release_at = None;
+        self.paths[at].on_nothing_due();
         // Streams blocked by a class become due by their own timer.
         self.found_nothing_due = self.paths.len() == 1 && !self.streams.has_classes() && self.off_paths.is_empty();
     }
@@ -132,7 +127,7 @@ impl SendHalf {
     /// leaves room for challenges.
     fn limit_of_validation(&self, at: usize, scope: PlanScope) -> (PlanScope, u64) {
         let path = &self.paths[at];
-        let budget = path.amplification_budget();
+        let budget = path.link.amplification_budget();
         if budget == u64::MAX || !self.handshake_complete {
             return (scope, budget);
         }
@@ -150,7 +145,7 @@ impl SendHalf {
     /// limit. Sending to an unvalidated address is limited: at most one challenge's datagram at a
     /// time.
     fn segment_size(&self, at: usize, budget: u64) -> usize {
-        let size = self.paths[at].datagram_size;
+        let size = self.paths[at].size.bytes();
         if budget == u64::MAX {
             return size;
         }
@@ -178,43 +173,20 @@ impl SendHalf {
             plan.is_background = self.streams.holds_only_background();
         }
         let is_app_limited = bytes_left >= size as u64 && !is_over;
-        self.note_app_limited(at, size, is_app_limited);
-    }
-
-    /// Tells the controller whether the path was application-limited.
-    fn note_app_limited(&mut self, at: usize, size: usize, is_app_limited: bool) {
         let path = &mut self.paths[at];
-        // A configured rate limit leaves the window unused just as an application without data
-        // does, and must not let the window grow (RFC 9002, section 7.8). The controller's own
-        // pacing does not count.
-        let rate = path.congestion.pacing_rate(&path.rtt);
-        let capped = path.pacer.cap().is_some_and(|cap| cap.rate < rate) && path.available_window() >= size as u64;
-        path.set_app_limited(is_app_limited || capped);
+        path.recovery.note_app_limited(is_app_limited, size, path.size.bytes());
     }
 
     /// Reports a completed plan to the pacer and to the count of packets per key.
     pub(in crate::send) fn settle_plan(&mut self, now: Instant, at: usize, plan: &mut Plan, exchange: &mut Exchange) {
         let path = &mut self.paths[at];
         if plan.datagram_count > 0 {
-            path.pacer.on_sent(now, plan.size_bytes as u64);
+            path.recovery.pacer.on_sent(now, plan.size_bytes as u64);
             if plan.datagram_count == 1 {
                 plan.segment_size = plan.size_bytes;
             }
         }
         self.count_sealed_packets(plan.packet_count as u64, exchange);
-    }
-
-    /// Bytes that the window and the pacer allow now. If the pacer blocks data, records until when.
-    pub(super) fn data_budget(&mut self, now: Instant, at: usize, size: usize, has_data: bool) -> u64 {
-        let path = &mut self.paths[at];
-        path.release_at = None;
-        let window = path.available_window();
-        let rate = path.congestion.pacing_rate(&path.rtt);
-        let paced = path.pacer.budget(now, rate);
-        if has_data && window >= size as u64 && paced < size as u64 {
-            path.release_at = Some(path.pacer.next_release(now, rate, size as u64));
-        }
-        window.min(paced)
     }
 
     /// Plans one packet. Returns its size, or `None` if no frame was due.
@@ -287,19 +259,18 @@ impl SendHalf {
             }
         }
         if draft.body_len > 0 && !draft.eliciting && (may_elicit || !scope.fills_window()) {
-            self.paths[at].ack_only_count += 1;
-            if self.paths[at].ack_only_count >= ACK_ONLY_PACKETS_MAX && draft.put(plan, &Frame::Ping) {
+            if self.paths[at].pings.is_due_after_ack_only() && draft.put(plan, &Frame::Ping) {
                 frames.push(SentFrame::Ping);
             }
         }
         if may_elicit {
             self.put_probe_ping(DATA + at, draft, plan, frames);
-            if self.paths[at].is_ping_due && !draft.eliciting && draft.put(plan, &Frame::Ping) {
+            if self.paths[at].pings.is_due && !draft.eliciting && draft.put(plan, &Frame::Ping) {
                 frames.push(SentFrame::Ping);
             }
         }
         if draft.eliciting {
-            self.paths[at].ack_only_count = 0;
+            self.paths[at].pings.on_eliciting();
         }
     }
 

@@ -47,11 +47,11 @@ impl SendHalf {
         exchange: &mut Exchange,
     ) -> usize {
         let Some(len) = self.datagrams.front().map(bytes::Bytes::len) else { return 0 };
-        let overhead = 1 + self.paths[at].remote_id.len() + number_len + RunFrame::Datagram.header_len() + TAG_LEN;
+        let overhead = 1 + self.paths[at].link.remote_id.len() + number_len + RunFrame::Datagram.header_len() + TAG_LEN;
         let size = overhead + len;
         let is_first = plan.items.is_empty();
         // Two that fit into one packet share it.
-        let is_alone = size + len > self.paths[at].datagram_size;
+        let is_alone = size + len > self.paths[at].size.bytes();
         if packets == 0 || !is_alone || size > plan.segment_size || (!is_first && size != plan.segment_size) {
             return 0;
         }

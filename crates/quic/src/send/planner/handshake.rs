@@ -21,14 +21,14 @@ impl SendHalf {
         exchange: &mut Exchange,
     ) {
         let path = &self.paths[0];
-        let size_max = path.datagram_size.min(usize::try_from(path.amplification_budget()).unwrap_or(usize::MAX));
-        let has_window = path.available_window() >= size_max as u64;
+        let size_max = path.size.bytes().min(usize::try_from(path.link.amplification_budget()).unwrap_or(usize::MAX));
+        let has_window = path.recovery.available_window() >= size_max as u64;
         let has_data = if self.is_early {
             self.streams.has_ready()
         } else {
             self.handshake_complete && (self.has_control_due() || self.streams.has_ready())
         };
-        let is_paced = self.data_budget(now, 0, size_max, has_data) >= size_max as u64;
+        let is_paced = self.paths[0].recovery.data_budget(now, size_max, has_data) >= size_max as u64;
         let token = std::mem::take(&mut self.token);
         let (mut drafts, mut contents) = (Vec::with_capacity(3), Vec::with_capacity(3));
         let mut used = 0;
@@ -78,7 +78,7 @@ impl SendHalf {
             let Finished { space, number, size, eliciting, is_padded } = packet;
             self.record(now, 0, space, number, size, eliciting, eliciting || is_padded, &mut frames, exchange);
         }
-        self.paths[0].pacer.on_sent(now, plan.size_bytes as u64);
+        self.paths[0].recovery.pacer.on_sent(now, plan.size_bytes as u64);
         self.token = token;
     }
 

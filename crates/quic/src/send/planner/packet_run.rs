@@ -37,7 +37,7 @@ impl SendHalf {
     /// True if all data to send belong to one stream, are too few for `packets` full packets, and
     /// do not end it.
     pub(crate) fn has_only_a_tail(&mut self, ack_pending: bool, packets: usize) -> bool {
-        let size = self.paths[0].datagram_size;
+        let size = self.paths[0].size.bytes();
         let full = (packets.min(PLAN_BYTES_MAX / size) * size) as u64;
         // With several paths the scheduler decides which data wait.
         self.paths.len() == 1
@@ -69,7 +69,7 @@ impl SendHalf {
         self.maybe_skip_number(at, plan);
         // The segment size of this plan: less than the path's datagram size for an unvalidated
         // address.
-        let (size, dcid) = (plan.segment_size, self.paths[at].remote_id);
+        let (size, dcid) = (plan.segment_size, self.paths[at].link.remote_id);
         let header_len = stream_header_len(id, due.start, 0, true);
         let stride = (size - TAG_LEN - (1 + dcid.len() + number_len) - header_len) as u64;
         // Larger offsets take more bytes; a run ends where the frame header grows.
@@ -112,7 +112,7 @@ impl SendHalf {
             number_len: number_len as u8,
             key_phase: self.key_phase % 2 == 1,
             fixed_bit,
-            dcid: self.paths[at].remote_id,
+            dcid: self.paths[at].link.remote_id,
             frame,
             stride,
             pieces_from,
@@ -123,7 +123,7 @@ impl SendHalf {
         plan.size_bytes += count as usize * size;
         plan.note_numbers(Space::Data, number, number + u64::from(count) - 1);
         self.spaces[DATA + at].next_number += u64::from(count);
-        self.paths[at].ack_only_count = 0;
+        self.paths[at].pings.on_eliciting();
         let size = size as u16;
         self.log_run(
             at,

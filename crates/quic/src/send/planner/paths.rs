@@ -27,9 +27,6 @@ const ROUND_TRIP_HALF_LIFE: Duration = Duration::from_secs(4);
 /// Bytes reinjected at a time on a path with nothing else to send: one batch.
 const REINJECTED_BYTES_MAX: u64 = 64 * 1024;
 
-/// Copies waiting for one path, at most. Copies that a slower path cannot send in time are dropped.
-const COPIES_WAITING_MAX: usize = 1024;
-
 impl SendHalf {
     /// Fills `plan` when there are several paths. Returns the index of the path.
     pub(super) fn plan_paths(
@@ -67,7 +64,7 @@ impl SendHalf {
         if plan.items.is_empty() {
             at = self.plan_pinned(now, snapshot, socket_budget, plan, exchange).unwrap_or(at);
         }
-        if plan.items.is_empty() && self.paths.iter().any(|path| path.is_ping_due) {
+        if plan.items.is_empty() && self.paths.iter().any(|path| path.pings.is_due) {
             at = self.plan_bound(now, snapshot, socket_budget, plan, exchange).unwrap_or(at);
         }
         if policy.resends_on_own_path() && plan.items.is_empty() {
@@ -88,23 +85,23 @@ impl SendHalf {
         let size_of_others = self.datagram_size_wanted();
         for at in 0..self.paths.len() {
             let path = &self.paths[at];
-            let datagrams_max = socket_budget(path.addresses.socket);
-            if !path.is_open() || path.refused_until.is_some() || datagrams_max == 0 {
+            let datagrams_max = socket_budget(path.link.addresses.socket);
+            if !path.is_open() || path.link.refused_until.is_some() || datagrams_max == 0 {
                 continue;
             }
             let probes = path.is_active() && self.spaces[DATA + at].probes_due > 0;
-            if probes || path.validation.has_due() || path.is_ping_due || self.ack_demand(at, snapshot).1 {
+            if probes || path.validation.has_due() || path.pings.is_due || self.ack_demand(at, snapshot).1 {
                 let scope = if probes { PlanScope::Probes } else { PlanScope::PathBound };
                 self.plan_data_on(now, at, scope, snapshot, datagrams_max, plan, exchange);
-            } else if path.is_active() && !path.datagrams.is_empty() {
+            } else if path.is_active() && !path.queues.datagrams.is_empty() {
                 self.plan_retransmissions(now, at, Reason::Datagram, datagrams_max, plan, exchange);
-            } else if path.is_active() && !path.resends.is_empty() {
+            } else if path.is_active() && !path.queues.resends.is_empty() {
                 self.plan_retransmissions(now, at, Reason::Resend, datagrams_max, plan, exchange);
-            } else if path.is_active() && !path.copies.is_empty() {
+            } else if path.is_active() && !path.queues.copies.is_empty() {
                 self.plan_retransmissions(now, at, Reason::Copy, datagrams_max, plan, exchange);
-            } else if path.datagram_size < size_of_others {
+            } else if path.size.bytes() < size_of_others {
                 // Few data follow that would show the loss of the probe: without them the path would look dead.
-                self.paths[at].is_ping_due |= self.plan_mtu_probe(now, at, plan, exchange);
+                self.paths[at].pings.is_due |= self.plan_mtu_probe(now, at, plan, exchange);
             }
             if !plan.items.is_empty() {
                 return Some(at);
@@ -127,18 +124,18 @@ impl SendHalf {
         let (first, count) = (self.next_pinned, self.paths.len());
         for at in (0..count).map(|step| (first + step) % count) {
             let path = &mut self.paths[at];
-            let can_send = path.is_active() && !path.is_suspect && path.refused_until.is_none();
-            if path.pinned.is_empty() || !can_send {
+            let can_send = path.is_active() && !path.recovery.suspicion.is_suspect && path.link.refused_until.is_none();
+            if path.queues.pinned.is_empty() || !can_send {
                 continue;
             }
-            let datagrams_max = socket_budget(path.addresses.socket);
+            let datagrams_max = socket_budget(path.link.addresses.socket);
             if datagrams_max == 0 {
                 continue;
             }
-            std::mem::swap(&mut self.datagrams, &mut path.pinned);
+            std::mem::swap(&mut self.datagrams, &mut path.queues.pinned);
             self.plan_data_on(now, at, PlanScope::NoStreams, snapshot, datagrams_max, plan, exchange);
             self.datagrams.on_planned(now);
-            std::mem::swap(&mut self.datagrams, &mut self.paths[at].pinned);
+            std::mem::swap(&mut self.datagrams, &mut self.paths[at].queues.pinned);
             if !plan.items.is_empty() {
                 self.next_pinned = at + 1;
                 return Some(at);
@@ -167,8 +164,8 @@ impl SendHalf {
                 continue;
             };
             let path = &self.paths[at];
-            let datagrams = usize::try_from(bytes_max).unwrap_or(usize::MAX) / path.datagram_size;
-            let datagrams_max = socket_budget(path.addresses.socket).min(datagrams).max(1);
+            let datagrams = usize::try_from(bytes_max).unwrap_or(usize::MAX) / path.size.bytes();
+            let datagrams_max = socket_budget(path.link.addresses.socket).min(datagrams).max(1);
             self.plan_data_on(now, at, PlanScope::All, snapshot, datagrams_max, plan, exchange);
             if copies != 0 {
                 self.queue_copies(at, copies, &views, plan);
@@ -216,14 +213,15 @@ impl SendHalf {
         let carries = |path: &SendPath| path.is_choosable() && among.allows(path.id);
         let carrying = self.paths.iter_mut().enumerate().filter(|(_, path)| carries(path));
         for (at, path) in carrying.take(PATHS_MAX) {
-            let is_writable = socket_budget(path.addresses.socket) > 0;
-            path.note_writable(now, is_writable);
+            let is_writable = socket_budget(path.link.addresses.socket) > 0;
+            path.link.note_writable(now, is_writable);
             let can_remember = self.spaces[DATA + at].log.run_count() < RUNS_MAX;
-            let accepts_datagrams = is_writable && can_remember && path.refused_until.is_none();
+            let accepts_datagrams = is_writable && can_remember && path.link.refused_until.is_none();
             let mut view = path.view(now, accepts_datagrams, demand.ready_bytes);
             if is_background {
-                view.window_bytes =
-                    view.window_bytes.min(view.in_flight_bytes.saturating_add(path.background_budget()));
+                view.window_bytes = view
+                    .window_bytes
+                    .min(view.in_flight_bytes.saturating_add(path.recovery.background_budget(path.size.bytes())));
             }
             views.push(at, view);
         }
@@ -238,10 +236,9 @@ impl SendHalf {
                 return None;
             }
             // A path with retransmissions or datagrams of its own is blocked by its window or its pacer.
-            let has_own = |path: &SendPath| !path.resends.is_empty() || !path.pinned.is_empty();
+            let has_own = |path: &SendPath| !path.queues.resends.is_empty() || !path.queues.pinned.is_empty();
             for path in self.paths.iter_mut().filter(|path| !has_own(path)) {
-                path.set_app_limited(true);
-                path.release_at = None;
+                path.on_nothing_due();
             }
             return None;
         }
@@ -254,9 +251,10 @@ impl SendHalf {
                 // A path that could send and does not gives no information about its capacity. If it looks
                 // slow because of an old round trip, a new one shows whether it helps.
                 for (at, view) in views.iter() {
-                    self.paths[at].set_app_limited(view.may_send(now));
+                    let path = &mut self.paths[at];
+                    path.recovery.set_app_limited(view.may_send(now), path.size.bytes());
                     if view.may_send(now) {
-                        self.paths[at].measure_if_idle(now);
+                        path.measure_if_idle(now);
                     }
                 }
                 None
@@ -308,7 +306,7 @@ impl SendHalf {
     /// Whether acknowledgements of a path's packets leave on it: not on a silent path while another
     /// can carry them.
     fn carries_own_acks(&self, at: usize) -> bool {
-        self.paths[at].state != PathState::Silent || !self.paths.iter().any(SendPath::is_active)
+        self.paths[at].phase.state != PathState::Silent || !self.paths.iter().any(SendPath::is_active)
     }
 
     /// Whether the packets of `path` are acknowledged on that path. The multipath draft leaves the
@@ -316,7 +314,7 @@ impl SendHalf {
     /// unless nothing can be sent on it.
     fn acknowledges_itself(&self, path: PathId) -> bool {
         let can_send = |path: &SendPath| {
-            matches!(path.state, PathState::Active | PathState::Validating) && path.refused_until.is_none()
+            matches!(path.phase.state, PathState::Active | PathState::Validating) && path.link.refused_until.is_none()
         };
         self.path_index(path).is_some_and(|at| can_send(&self.paths[at]))
     }
@@ -368,11 +366,9 @@ impl SendHalf {
         sent.reverse();
         for (index, path_index) in views.path_indices.iter().enumerate().filter(|(index, _)| copies >> index & 1 == 1) {
             debug_assert_ne!(*path_index, at, "a copy goes to another path (view {index})");
-            let SendPath { id: path, copies: queue, .. } = &mut self.paths[*path_index];
-            for copy in &sent {
-                if queue.len() < COPIES_WAITING_MAX && self.streams.allows(copy.id, *path) {
-                    queue.push_back(copy.clone());
-                }
+            let SendPath { id: path, queues, .. } = &mut self.paths[*path_index];
+            for copy in sent.iter().filter(|copy| self.streams.allows(copy.id, *path)) {
+                queues.queue_copy(copy);
             }
         }
     }
@@ -382,43 +378,46 @@ impl SendPath {
     /// Whether the scheduler sees the path. It sees a silent one as suspect, for data that no other
     /// path can carry.
     fn is_choosable(&self) -> bool {
-        matches!(self.state, PathState::Active | PathState::Silent)
+        matches!(self.phase.state, PathState::Active | PathState::Silent)
     }
 
     /// The smoothed round trip, whose excess over the minimum decays while the path is unused.
     /// Otherwise a path that was slow for a moment would never be tried again.
     fn expected_round_trip(&self, now: Instant) -> Duration {
-        let smoothed = self.rtt.smoothed();
-        if self.in_flight > 0 || !self.rtt.has_sample() {
+        let smoothed = self.recovery.rtt.smoothed();
+        if self.recovery.in_flight > 0 || !self.recovery.rtt.has_sample() {
             return smoothed;
         }
-        let halvings = now.saturating_since(self.acked_at).as_nanos() / ROUND_TRIP_HALF_LIFE.as_nanos();
-        let least = self.rtt.min().min(smoothed);
+        let halvings = now.saturating_since(self.recovery.acked_at).as_nanos() / ROUND_TRIP_HALF_LIFE.as_nanos();
+        let least = self.recovery.rtt.min().min(smoothed);
         least + Duration::from_nanos((smoothed - least).as_nanos() >> halvings.min(63))
     }
 
     /// The scheduler's view of the path, with `ready_bytes` to be sent.
     fn view(&mut self, now: Instant, accepts_datagrams: bool, ready_bytes: u64) -> PathView {
-        let datagram_bytes = self.datagram_size as u64;
-        let rate = self.congestion.pacing_rate(&self.rtt);
+        let datagram_bytes = self.size.bytes() as u64;
+        let rate = self.recovery.congestion.pacing_rate(&self.recovery.rtt);
         // Every event on one path leads to a look at all of them. A path that sent one packet each
         // time would cost a system call each, so bulk data wait until the pacer releases a batch.
-        let wanted = datagram_bytes.max(self.pacer.batch(rate).min(ready_bytes).min(PLAN_BYTES_MAX as u64));
-        let release_at =
-            if self.pacer.budget(now, rate) >= wanted { now } else { self.pacer.next_release(now, rate, wanted) };
-        let measured = self.rtt.has_sample();
+        let wanted = datagram_bytes.max(self.recovery.pacer.batch(rate).min(ready_bytes).min(PLAN_BYTES_MAX as u64));
+        let release_at = if self.recovery.pacer.budget(now, rate) >= wanted {
+            now
+        } else {
+            self.recovery.pacer.next_release(now, rate, wanted)
+        };
+        let measured = self.recovery.rtt.has_sample();
         PathView {
             id: self.id.0,
-            is_backup: self.is_backup || self.is_peers_backup,
-            is_suspect: self.state == PathState::Silent
-                || self.is_suspect
+            is_backup: self.phase.is_anyones_backup(),
+            is_suspect: self.phase.state == PathState::Silent
+                || self.recovery.suspicion.is_suspect
                 || self.socket_stuck_at().is_some_and(|at| at <= now),
             srtt: self.expected_round_trip(now),
-            rttvar: self.rtt.variance(),
-            min_rtt: if measured { self.rtt.min() } else { Duration::ZERO },
-            window_bytes: self.congestion.window(),
-            in_flight_bytes: self.in_flight,
-            rate: self.capacity(),
+            rttvar: self.recovery.rtt.variance(),
+            min_rtt: if measured { self.recovery.rtt.min() } else { Duration::ZERO },
+            window_bytes: self.recovery.congestion.window(),
+            in_flight_bytes: self.recovery.in_flight,
+            rate: self.recovery.capacity(),
             release_at,
             accepts_datagrams,
             datagram_bytes,

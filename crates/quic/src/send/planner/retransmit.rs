@@ -38,8 +38,8 @@ impl SendHalf {
         plan: &mut Plan,
         exchange: &mut Exchange,
     ) {
-        let size = self.paths[at].datagram_size;
-        let mut bytes_left = self.data_budget(now, at, size, true);
+        let size = self.paths[at].size.bytes();
+        let mut bytes_left = self.paths[at].recovery.data_budget(now, size, true);
         let number_len = self.number_len(at, Space::Data, datagrams_max as u64);
         let fixed_bit = self.fixed_bit(at, Space::Data);
         plan.segment_size = size;
@@ -79,7 +79,7 @@ impl SendHalf {
     }
 
     fn fill_copies(&mut self, at: usize, draft: &mut Draft, plan: &mut Plan, frames: &mut Vec<SentFrame>) {
-        while let Some(SentRange { id, range, fin }) = self.paths[at].copies.pop_front() {
+        while let Some(SentRange { id, range, fin }) = self.paths[at].queues.copies.pop_front() {
             let Some(stream) = self.streams.get(id) else { continue };
             // Bytes acknowledged meanwhile need no copy.
             let range = range.start.max(stream.buffer.floor())..range.end;
@@ -92,7 +92,7 @@ impl SendHalf {
             let header_len = stream_header_len(id, range.start, draft.bytes_left, false);
             let len = (range.end - range.start).min(draft.bytes_left.saturating_sub(header_len) as u64);
             if header_len > draft.bytes_left || (len == 0 && !range.is_empty()) {
-                self.paths[at].copies.push_front(SentRange { id, range, fin });
+                self.paths[at].queues.copies.push_front(SentRange { id, range, fin });
                 return;
             }
             let part = range.start..range.start + len;
@@ -105,19 +105,19 @@ impl SendHalf {
             draft.eliciting = true;
             frames.push(SentFrame::Stream { id, range: part.clone(), fin: fin && is_whole });
             if !is_whole {
-                self.paths[at].copies.push_front(SentRange { id, range: part.end..range.end, fin });
+                self.paths[at].queues.copies.push_front(SentRange { id, range: part.end..range.end, fin });
                 return;
             }
         }
     }
 
     fn fill_datagrams_of_path(&mut self, at: usize, draft: &mut Draft, plan: &mut Plan, frames: &mut Vec<SentFrame>) {
-        while let Some(data) = self.paths[at].datagrams.pop_front() {
+        while let Some(data) = self.paths[at].queues.datagrams.pop_front() {
             let len = datagram_header_len(data.len(), false) + data.len();
             // Without a length it fills the packet that it has for itself.
             let is_last = len > draft.bytes_left && draft.body_len == 0;
             if len > draft.bytes_left && !is_last {
-                self.paths[at].datagrams.push_front(data);
+                self.paths[at].queues.datagrams.push_front(data);
                 return;
             }
             if is_last && datagram_header_len(data.len(), true) + data.len() > draft.bytes_left {
@@ -138,7 +138,7 @@ impl SendHalf {
     }
 
     fn fill_resends(&mut self, at: usize, draft: &mut Draft, plan: &mut Plan, frames: &mut Vec<SentFrame>) {
-        while let Some(SentRange { id, range, fin }) = self.paths[at].resends.pop_front() {
+        while let Some(SentRange { id, range, fin }) = self.paths[at].queues.resends.pop_front() {
             let Some(stream) = self.streams.get(id).filter(|stream| !stream.is_reset()) else { continue };
             // Packets that arrived late may have acknowledged part of the range meanwhile.
             let fin = fin && stream.fin == DeliveryState::Sent;
@@ -151,7 +151,7 @@ impl SendHalf {
             let header_len = stream_header_len(id, missing.start, draft.bytes_left, false);
             let len = (missing.end - missing.start).min(draft.bytes_left.saturating_sub(header_len) as u64);
             if header_len > draft.bytes_left || (len == 0 && !missing.is_empty()) {
-                return self.paths[at].resends.push_front(SentRange { id, range: missing.start..end, fin });
+                return self.paths[at].queues.resends.push_front(SentRange { id, range: missing.start..end, fin });
             }
             let part = missing.start..missing.start + len;
             let is_whole = part.end == end;
@@ -164,7 +164,7 @@ impl SendHalf {
             self.paths[at].counts.bytes_resent += len;
             frames.push(SentFrame::Stream { id, range: part.clone(), fin: fin && is_whole });
             if !is_whole {
-                self.paths[at].resends.push_front(SentRange { id, range: part.end..end, fin });
+                self.paths[at].queues.resends.push_front(SentRange { id, range: part.end..end, fin });
             }
         }
     }

@@ -337,7 +337,7 @@ impl SendStreams {
         (classes.now, classes.on, classes.background_budget) = (now, on.as_ref().map(|path| path.id), u64::MAX);
         classes.plan_content = PlanContent::Nothing;
         if let Some(path) = on.filter(|_| classes.background_count > 0) {
-            classes.background_budget = path.background_budget();
+            classes.background_budget = path.recovery.background_budget(path.size.bytes());
         }
         self.on_rate_limit_timeout(now);
     }
