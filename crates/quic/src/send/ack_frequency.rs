@@ -7,6 +7,7 @@ use units::Duration;
 use wire::quic::frame::Frame;
 
 use super::frames::SentFrame;
+use super::path::SendPath;
 
 /// Acknowledgements requested per congestion window. Slow start needs to see the round trip rise
 /// (HyStart++ takes at least eight samples per round, RFC 9406, section 4.3), and every controller
@@ -85,6 +86,27 @@ impl AckFrequency {
         {
             self.requested = Request { threshold, delay };
             self.due = true;
+        }
+    }
+
+    /// Makes one request for all paths: as few acknowledgements as the largest window needs, with a delay
+    /// that suits the shortest path. `is_central` says that one path carries the acknowledgements of all.
+    pub(super) fn tune_for(&mut self, paths: &[SendPath], is_central: bool) {
+        let request = |path: &SendPath| {
+            let recovery = &path.recovery;
+            (recovery.window_in_use() / path.size.bytes() as u64, recovery.rtt.smoothed())
+        };
+        if let [path] = paths {
+            let (packets, round_trip) = request(path);
+            return self.tune(packets, round_trip);
+        }
+        let requests = paths.iter().filter(|path| path.is_active() && path.recovery.rtt.has_sample()).map(request);
+        // Central acknowledgements count the packets of all paths together, so the windows add up.
+        let both = |one: u64, other: u64| if is_central { one.saturating_add(other) } else { one.max(other) };
+        let widest =
+            requests.reduce(|(all, soonest), (packets, round_trip)| (both(all, packets), soonest.min(round_trip)));
+        if let Some((packets, round_trip)) = widest {
+            self.tune(packets, round_trip);
         }
     }
 

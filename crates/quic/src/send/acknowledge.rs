@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 
-use recovery::{AckEvent, LossDetector, LossEvent, PersistentCongestion, SpuriousLossEvent};
+use recovery::{LossDetector, LossEvent, PersistentCongestion, SpuriousLossEvent};
 use units::{Duration, Instant};
 use wire::quic::frame::EcnCounts;
 use wire::quic::{MIN_INITIAL_SIZE, PathId, Side, Space};
 
 use super::SendHalf;
-use super::frames::{ControlFrame, SentFrame};
+use super::ecn::EcnReport;
+use super::frames::SentFrame;
 use super::path::{PathRecovery, SendPath};
 use super::sent_log::{Content, Run};
 use crate::earliest::Earliest;
@@ -82,7 +83,7 @@ impl SendHalf {
         let ack_only_sent_at = if is_newest { space.ack_only.sent_at(largest) } else { None };
         space.largest_acked = space.largest_acked.max(Some(largest));
 
-        let mut runs = std::mem::take(&mut self.acked_runs);
+        let mut runs = std::mem::take(&mut self.scratch.runs);
         runs.clear();
         let mut newly = NewlyAcked::default();
         let PathRecovery { delivery, ecn, .. } = &mut self.paths[at].recovery;
@@ -108,24 +109,28 @@ impl SendHalf {
             if ack.space == Space::Handshake {
                 // A client acknowledges Handshake packets only after it received one from us, and a
                 // server only after it validated our address.
-                self.peer_validated_us = true;
+                self.progress.peer_validated_us = true;
             }
             self.detect_lost(now, index);
             if is_newest {
-                self.on_ecn_report(now, index, sent_at, ack.ecn, newly.ecn_packets);
+                let is_mixed = index >= DATA && !self.off_paths.is_empty();
+                let (space, path) = (&mut self.spaces[index], &mut self.paths[at]);
+                let newly_acked = newly.ecn_packets;
+                let report = EcnReport { counts: ack.ecn, newly_acked, sent: space.next_number, is_mixed };
+                path.recovery.on_ecn_report(now, sent_at, &report, &mut space.ecn_reported);
             }
             self.on_newly_acked(now, index, sent_at, number, &newly);
             let next_number = self.spaces[DATA + at].next_number;
             self.paths[at].on_alive(now, next_number, exchange);
-            if ack.space == Space::Data && number >= self.paths[at].numbers.phase_from && !self.phase_acked {
-                self.phase_acked = true;
-                exchange.to_control.push_back(ToControl::PhaseAcknowledged(self.key_phase));
+            if ack.space == Space::Data && number >= self.paths[at].numbers.phase_from && !self.seal.is_phase_acked {
+                self.seal.is_phase_acked = true;
+                exchange.to_control.push_back(ToControl::PhaseAcknowledged(self.seal.phase));
             }
         }
         for run in runs.drain(..) {
             self.on_run_acked(ack.space, index, run, exchange, events);
         }
-        self.acked_runs = runs;
+        self.scratch.runs = runs;
         self.tune_buffer(events);
         Ok(())
     }
@@ -139,10 +144,10 @@ impl SendHalf {
         ack: &Acknowledgement,
         exchange: &mut Exchange,
     ) {
-        let max_ack_delay = self.ack_frequency.max_ack_delay();
+        let max_ack_delay = self.frames.ack_frequency.max_ack_delay();
         let is_one_of_several = self.paths.len() > 1;
         let path = &mut self.paths[at];
-        let delay = if self.handshake_confirmed { ack.delay.min(max_ack_delay) } else { ack.delay };
+        let delay = if self.progress.is_confirmed { ack.delay.min(max_ack_delay) } else { ack.delay };
         // min_rtt belongs to the return path on which it was measured (multipath draft-21, section
         // 5.3). A peer that does not acknowledge centrally changes the return path only if it must.
         if self.config.policy.acknowledges_centrally() && path.recovery.acked_via != ack.via {
@@ -152,8 +157,7 @@ impl SendHalf {
         if is_one_of_several && path.recovery.is_round_trip_old(sent_at) {
             path.recovery.rtt.forget_mean();
         }
-        path.recovery.rtt.update(now.saturating_since(sent_at), delay);
-        path.recovery.first_rtt_sample_at.get_or_insert(now);
+        path.recovery.take_round_trip(now, sent_at, delay);
         self.report_round_trip(exchange);
     }
 
@@ -185,6 +189,8 @@ impl SendHalf {
         }
     }
 
+    /// Counts newly acknowledged packets, of which `number` is the newest, and passes them to the path's
+    /// congestion control.
     fn on_newly_acked(&mut self, now: Instant, index: usize, newest_sent_at: Instant, number: u64, newly: &NewlyAcked) {
         let path = &mut self.paths[index.saturating_sub(DATA)];
         path.counts.bytes_acked += newly.bytes;
@@ -193,50 +199,12 @@ impl SendHalf {
         if round_ended {
             path.recovery.round_end = self.spaces[index].next_number;
         }
-        let event = AckEvent {
-            now,
-            bytes: newly.bytes,
-            newest_sent_at,
-            in_flight: path.recovery.in_flight,
-            app_limited: path.recovery.app_limited,
-            round_ended,
-            latest_rtt: path.recovery.rtt.latest(),
-            rate: path.recovery.delivery.take_sample(&path.recovery.rtt),
-        };
-        path.recovery.congestion.on_ack(&event, &path.recovery.rtt);
-        if let Some(queue) = &mut path.recovery.scavenger {
-            if self.streams.has_background() {
-                queue.on_ack(now, path.recovery.rtt.latest(), round_ended);
-            } else {
-                path.recovery.scavenger = None;
-            }
-        }
-        if self.peer_validated_us {
+        path.recovery.on_newly_acked(now, newly.bytes, newest_sent_at, round_ended, self.streams.has_background());
+        if self.progress.peer_validated_us {
             path.recovery.backoff.reset();
         }
-        path.recovery.probe_anchor = now;
-        if self.handshake_confirmed {
-            self.tune_ack_frequency();
-        }
-    }
-
-    /// One request for all paths: as few acknowledgements as the largest window needs, with a delay
-    /// that suits the shortest path.
-    fn tune_ack_frequency(&mut self) {
-        if let [path] = &self.paths[..] {
-            let packets = path.recovery.window_in_use() / path.size.bytes() as u64;
-            return self.ack_frequency.tune(packets, path.recovery.rtt.smoothed());
-        }
-        let active = self.paths.iter().filter(|path| path.is_active() && path.recovery.rtt.has_sample());
-        let requests =
-            active.map(|path| (path.recovery.window_in_use() / path.size.bytes() as u64, path.recovery.rtt.smoothed()));
-        // Central acknowledgements count the packets of all paths together, so the windows add up.
-        let is_central = self.config.policy.acknowledges_centrally();
-        let both = |one: u64, other: u64| if is_central { one.saturating_add(other) } else { one.max(other) };
-        let widest =
-            requests.reduce(|(all, soonest), (packets, round_trip)| (both(all, packets), soonest.min(round_trip)));
-        if let Some((packets, round_trip)) = widest {
-            self.ack_frequency.tune(packets, round_trip);
+        if self.progress.is_confirmed {
+            self.frames.ack_frequency.tune_for(&self.paths, self.config.policy.acknowledges_centrally());
         }
     }
 
@@ -261,15 +229,15 @@ impl SendHalf {
         if index >= DATA && self.paths[index - DATA].size.is_probe(run.first) {
             self.paths[index - DATA].on_mtu_probe_acked();
         }
-        let mut frames = std::mem::take(&mut self.frame_scratch);
+        let mut frames = std::mem::take(&mut self.scratch.frames);
         self.spaces[index].log.take_frames(slot, &mut frames);
         for frame in frames.drain(..) {
             match frame {
-                SentFrame::Crypto(range) => self.crypto[space.index()].acknowledge(range),
+                SentFrame::Crypto(range) => self.frames.crypto[space.index()].acknowledge(range),
                 SentFrame::Stream { id, range, fin } => self.streams.on_acked(id, range, fin, exchange, events),
                 SentFrame::ResetStream(id) => self.streams.on_reset_acked(id, exchange),
                 SentFrame::Ack { path, largest } => Self::report_ack_floor(exchange, space, path, largest),
-                SentFrame::AckFrequency { sequence } => self.ack_frequency.on_acked(sequence),
+                SentFrame::AckFrequency { sequence } => self.frames.ack_frequency.on_acked(sequence),
                 SentFrame::Responses(path) => {
                     if let Some(at) = self.path_index(path) {
                         let is_active = self.paths[at].is_active();
@@ -279,7 +247,7 @@ impl SendHalf {
                 _ => {}
             }
         }
-        self.frame_scratch = frames;
+        self.scratch.frames = frames;
     }
 
     /// Declares packets lost, informs the congestion controller, and queues their content for
@@ -305,7 +273,7 @@ impl SendHalf {
         let path = &mut self.paths[index.saturating_sub(DATA)];
         let bytes: u64 = lost.iter().map(Run::in_flight_bytes).sum();
         path.recovery.in_flight -= bytes;
-        let persistent = is_congestion_persistent(&lost, path, self.ack_frequency.max_ack_delay());
+        let persistent = is_congestion_persistent(&lost, path, self.frames.ack_frequency.max_ack_delay());
         if persistent {
             // The minimum may belong to a route that is gone (RFC 9002, section 5.2).
             path.recovery.rtt.forget_min();
@@ -353,7 +321,7 @@ impl SendHalf {
             self.stats.datagrams_lost += u64::from(run.count);
         }
         let Content::Side(slot) = run.content else { return };
-        let mut frames = std::mem::take(&mut self.frame_scratch);
+        let mut frames = std::mem::take(&mut self.scratch.frames);
         self.spaces[index].log.take_frames(slot, &mut frames);
         for frame in frames.drain(..) {
             match frame {
@@ -367,38 +335,10 @@ impl SendHalf {
                 SentFrame::Datagram => self.stats.datagrams_lost += 1,
                 _ if run.moved => {}
                 SentFrame::Stream { id, range, fin } => self.requeue_stream(index, id, range, fin),
-                frame => self.requeue_frame(space, frame),
+                frame => self.frames.requeue(space, frame, &mut self.streams, &self.paths),
             }
         }
-        self.frame_scratch = frames;
-    }
-
-    pub(super) fn requeue_frame(&mut self, space: Space, frame: SentFrame) {
-        match frame {
-            // A lost status frame older than the latest one would mislead the peer (multipath
-            // draft-21, section 4.3).
-            SentFrame::Control(ControlFrame::PathStatus { path, sequence, .. })
-                if self.path_index(path).is_none_or(|at| self.paths[at].phase.status_sequence != sequence) => {}
-            // A probe may already have queued a copy.
-            SentFrame::Control(frame) if frame.repeats() && !self.control.iter().any(|due| *due == frame) => {
-                self.control.push_back(frame);
-            }
-            SentFrame::Crypto(range) => self.crypto[space.index()].lose(range),
-            SentFrame::Stream { id, range, fin } => self.streams.on_lost(id, range, fin),
-            SentFrame::MaxData => self.grants.on_data_lost(),
-            SentFrame::MaxStreamData(id) => self.grants.on_stream_data_lost(id),
-            SentFrame::MaxStreams(dir) => self.grants.on_streams_lost(dir),
-            SentFrame::ResetStream(id) => self.streams.on_reset_lost(id),
-            SentFrame::DataBlocked => self.streams.on_data_blocked_lost(),
-            SentFrame::StreamDataBlocked(id) => self.streams.on_stream_blocked_lost(id),
-            SentFrame::StreamsBlocked(dir) => self.streams.on_streams_blocked_lost(dir),
-            SentFrame::AckFrequency { sequence } => self.ack_frequency.on_lost(sequence),
-            SentFrame::Datagram
-            | SentFrame::Ping
-            | SentFrame::Responses(_)
-            | SentFrame::Control(_)
-            | SentFrame::Ack { .. } => {}
-        }
+        self.scratch.frames = frames;
     }
 
     /// When [`SendHalf::on_timeout`] must run.
@@ -419,7 +359,7 @@ impl SendHalf {
     /// When to probe, on which path and in which space (RFC 9002, appendix A.8). The loss timer of
     /// a path takes precedence over its probe timer (section 6.2.1).
     fn probe_deadline(&self) -> Option<(Instant, usize, Space)> {
-        if self.close.is_some() {
+        if self.closing.is_begun() {
             return None;
         }
         let mut first: Option<(Instant, usize, Space)> = None;
@@ -453,11 +393,11 @@ impl SendHalf {
         }
         let mut first: Option<(Instant, usize, Space)> = None;
         for &space in spaces {
-            if space == Space::Data && !self.handshake_confirmed {
+            if space == Space::Data && !self.progress.is_confirmed {
                 continue;
             }
             let Some(sent_at) = self.last_eliciting_or_waiting(space, at) else { continue };
-            let delay = if space == Space::Data { self.ack_frequency.max_ack_delay() } else { Duration::ZERO };
+            let delay = if space == Space::Data { self.frames.ack_frequency.max_ack_delay() } else { Duration::ZERO };
             let deadline = sent_at + path.recovery.backoff.interval(&path.recovery.rtt, delay);
             if first.is_none_or(|first| deadline < first.0) {
                 first = Some((deadline, at, space));
@@ -473,8 +413,8 @@ impl SendHalf {
     fn last_eliciting_or_waiting(&self, space: Space, at: usize) -> Option<Instant> {
         let last = self.spaces[Self::index_of(space, at)].log.last_eliciting_sent_at();
         let waits = || {
-            let has_keys = space != Space::Data && self.keys[space.index()].is_some();
-            has_keys && self.crypto[space.index()].peek(u64::MAX).is_some()
+            let has_keys = space != Space::Data && self.seal.has(space);
+            has_keys && self.frames.has_crypto(space)
         };
         last.or_else(|| waits().then_some(self.paths[at].recovery.probe_anchor))
     }
@@ -482,11 +422,13 @@ impl SendHalf {
     /// A client probes even with nothing in flight: the server may be blocked by its
     /// anti-amplification limit (RFC 9002, section 6.2.2.1).
     fn client_probe_deadline(&self, at: usize) -> Option<(Instant, usize, Space)> {
-        if at > 0 || self.side != Side::Client || self.peer_validated_us {
+        if at > 0 || self.side != Side::Client || self.progress.peer_validated_us {
             return None;
         }
-        let space = if self.keys[Space::Handshake.index()].is_some() { Space::Handshake } else { Space::Initial };
-        self.keys[space.index()].as_ref()?;
+        let space = if self.seal.has(Space::Handshake) { Space::Handshake } else { Space::Initial };
+        if !self.seal.has(space) {
+            return None;
+        }
         let path = &self.paths[at];
         Some((
             path.recovery.probe_anchor + path.recovery.backoff.interval(&path.recovery.rtt, Duration::ZERO),
@@ -530,7 +472,7 @@ impl SendHalf {
         let index = Self::index_of(space, at);
         self.paths[at].recovery.backoff.on_expired();
         let timeouts = self.paths[at].recovery.backoff.count();
-        if self.handshake_confirmed {
+        if self.progress.is_confirmed {
             self.paths[at].recovery.ecn.on_timeouts(timeouts);
         } else {
             self.paths[at].recovery.ecn.on_handshake_timeout();
@@ -557,7 +499,7 @@ impl SendHalf {
                 Content::Side(slot) => {
                     let frames = self.spaces[index].log.frames(slot).to_vec();
                     for frame in frames.into_iter().filter(|frame| *frame != SentFrame::Datagram) {
-                        self.requeue_frame(space, frame);
+                        self.frames.requeue(space, frame, &mut self.streams, &self.paths);
                     }
                 }
                 Content::Nothing | Content::Datagram => {}

@@ -201,7 +201,7 @@ impl SendHalf {
 
     /// The largest datagram that can be sent, bytes; `None` if the peer accepts none.
     pub(crate) fn datagram_len_max(&self) -> Option<usize> {
-        if !self.handshake_complete || self.peer.max_datagram_frame_size == 0 {
+        if !self.progress.is_complete || self.peer.max_datagram_frame_size == 0 {
             return None;
         }
         // Short header with a packet number of four bytes, frame type, no length field.

@@ -4,32 +4,18 @@
 //! application has opened for them. The server acknowledges them in 1-RTT packets. Until then they
 //! count against the window and are not repeated; what was lost leaves again in 1-RTT packets.
 
-use wire::quic::{PacketType, Space};
+use wire::quic::Space;
 
 use super::SendHalf;
-use super::draft::Draft;
-use super::frames::SentFrame;
 use super::sent_log::{Content, Run};
 use crate::event::Events;
 use crate::exchange::Early;
-use crate::plan::Plan;
 use crate::spaces::DATA;
 
 impl SendHalf {
-    /// The type of the packets that are sent in a space.
-    pub(super) fn packet_type(&self, space: Space) -> PacketType {
-        match space {
-            Space::Initial => PacketType::Initial,
-            Space::Handshake => PacketType::Handshake,
-            Space::Data if self.is_early => PacketType::ZeroRtt,
-            Space::Data => PacketType::OneRtt,
-        }
-    }
-
     /// The client may send 0-RTT, within the limits that it remembers.
     pub(super) fn begin_early(&mut self, early: Early) {
-        self.keys[DATA] = Some(early.keys);
-        self.is_early = true;
+        self.seal.install_early(early.keys);
         let size_max = usize::try_from(early.limits.max_udp_payload_size).unwrap_or(usize::MAX);
         for path in &mut self.paths {
             path.set_datagram_size(path.size.bytes().min(size_max));
@@ -38,30 +24,10 @@ impl SendHalf {
         self.streams.set_peer_limits(&early.limits, &mut Events::default());
     }
 
-    /// Fills a 0-RTT packet.
-    pub(super) fn fill_early(
-        &mut self,
-        may_elicit: bool,
-        draft: &mut Draft,
-        plan: &mut Plan,
-        frames: &mut Vec<SentFrame>,
-    ) {
-        if may_elicit {
-            self.fill_streams(draft, plan, frames);
-        }
-    }
-
-    /// Sends no more 0-RTT.
-    pub(super) fn end_early(&mut self) {
-        if std::mem::take(&mut self.is_early) {
-            self.keys[DATA] = None;
-        }
-    }
-
     /// The server has not taken 0-RTT: the streams are gone, and so are the packets (RFC 9001,
     /// section 4.6.2). Their numbers stay used (RFC 9000, section 17.2.3).
     pub(super) fn reject_early(&mut self) {
-        self.end_early();
+        self.seal.end_early();
         let space = &mut self.spaces[DATA];
         let (mut gone, mut runs) = (0, Vec::new());
         space.log.forget_oldest(0, |run| runs.push(run));

@@ -23,7 +23,7 @@ impl SendHalf {
         for space in Space::ALL {
             let Some(at) = self.path_index(receipt.path) else { break };
             let Some((first, last)) = receipt.numbers[space.index()] else { continue };
-            let mut runs = std::mem::take(&mut self.acked_runs);
+            let mut runs = std::mem::take(&mut self.scratch.runs);
             runs.clear();
             let index = Self::index_of(space, at);
             self.spaces[index].log.take_unsent(first, last, |run| runs.push(run));
@@ -34,13 +34,10 @@ impl SendHalf {
                 self.paths[at].recovery.in_flight -= run.in_flight_bytes();
                 self.requeue(space, index, run);
             }
-            self.acked_runs = runs;
+            self.scratch.runs = runs;
             self.end_suspicion_without_evidence(at);
         }
-        // A CONNECTION_CLOSE is in no log.
-        if self.close.is_some() && self.close_due == 0 {
-            self.close_due = 1 << self.best_path_index().min(63);
-        }
+        self.closing.on_not_emitted(self.best_path_index());
         self.stats.plans_not_sent += 1;
     }
 }

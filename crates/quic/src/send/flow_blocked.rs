@@ -10,14 +10,13 @@ use crate::spaces::DATA;
 /// The longest interval between two repetitions of the BLOCKED frames.
 const REPEAT_INTERVAL_MAX: Duration = Duration::from_secs(10);
 
-impl SendHalf {
-    /// Takes the idle timeouts of both sides, in force from now on; zero means none.
-    pub(super) fn set_idle_timeouts(&mut self, ours: Duration, theirs: Duration) {
-        let shortest = [ours, theirs].into_iter().filter(|timeout| !timeout.is_zero()).min();
-        self.blocked_repeat_interval = shortest
-            .map_or(REPEAT_INTERVAL_MAX, |timeout| REPEAT_INTERVAL_MAX.min(timeout / KEEP_ALIVES_PER_IDLE_TIMEOUT));
-    }
+/// The interval between repetitions, from the idle timeouts of both sides; zero means none.
+pub(super) fn repeat_interval(ours: Duration, theirs: Duration) -> Duration {
+    let shortest = [ours, theirs].into_iter().filter(|timeout| !timeout.is_zero()).min();
+    shortest.map_or(REPEAT_INTERVAL_MAX, |timeout| REPEAT_INTERVAL_MAX.min(timeout / KEEP_ALIVES_PER_IDLE_TIMEOUT))
+}
 
+impl SendHalf {
     /// True if ack-eliciting packets are in flight on a path that responds. A path that does not
     /// respond is challenged without end, so its packets do not count.
     fn awaits_acknowledgements(&self) -> bool {
@@ -31,14 +30,14 @@ impl SendHalf {
     /// peer's acknowledgements keep both idle timers from firing.
     pub(super) fn blocked_deadline(&self) -> Option<Instant> {
         let waits = self.streams.is_flow_blocked()
-            && self.handshake_confirmed
-            && self.close.is_none()
+            && self.progress.is_confirmed
+            && !self.closing.is_begun()
             // A frame that is already due waits for a packet, not for this timer.
             && !self.streams.has_control_due()
             && !self.awaits_acknowledgements();
         waits.then(|| {
             let anchor = self.paths.iter().map(|path| path.recovery.probe_anchor).max().unwrap_or(Instant::ZERO);
-            anchor + self.blocked_repeat_interval.max(self.pto_interval())
+            anchor + self.peer.blocked_repeat_interval.max(self.pto_interval())
         })
     }
 }

@@ -2,44 +2,87 @@
 
 use std::sync::Arc;
 
-use units::Instant;
-use wire::quic::Space;
+use wire::quic::{PacketType, Space};
 
-use super::SendHalf;
+use crate::exchange::{Exchange, ToControl};
+use crate::plan::PLAN_DATAGRAMS_MAX;
 use crate::session::{DirectionKeys, PacketKey};
-use crate::spaces::DATA;
+use crate::spaces::{DATA, Spaces};
 
-impl SendHalf {
+/// The keys of the send half.
+#[derive(Debug, Default)]
+pub(super) struct SealKeys {
+    pub(super) by_space: Spaces<Option<DirectionKeys>>,
+    /// Key updates made so far.
+    pub(super) phase: u64,
+    /// Packets sealed with the current 1-RTT key.
+    sealed_in_phase: u64,
+    /// A packet of the current phase was acknowledged.
+    pub(super) is_phase_acked: bool,
+    /// The client sends streams in 0-RTT packets: it has keys for these and none for 1-RTT packets.
+    pub(super) is_early: bool,
+}
+
+impl SealKeys {
     /// Keys to seal packets of `space` with.
-    pub(crate) fn install_keys(&mut self, space: Space, keys: DirectionKeys) {
+    pub(super) fn install(&mut self, space: Space, keys: DirectionKeys) {
         // A client discards its 0-RTT keys as soon as it has 1-RTT keys (RFC 9001, section 4.9.3).
         self.is_early &= space != Space::Data;
-        self.keys[space.index()] = Some(keys);
+        self.by_space[space.index()] = Some(keys);
     }
 
-    pub(super) fn update_keys(&mut self, packet: Arc<dyn PacketKey>, phase: u64) {
-        let keys = self.keys[Space::Data.index()].as_mut().expect("key updates come after 1-RTT keys");
-        keys.packet = packet;
-        self.key_phase = phase;
-        self.sealed_in_phase = 0;
-        self.phase_acked = false;
-        for (at, path) in self.paths.iter_mut().enumerate() {
-            path.numbers.phase_from = self.spaces[DATA + at].next_number;
+    /// Keys of 0-RTT packets.
+    pub(super) fn install_early(&mut self, keys: DirectionKeys) {
+        self.by_space[DATA] = Some(keys);
+        self.is_early = true;
+    }
+
+    /// No more 0-RTT packets are sent.
+    pub(super) fn end_early(&mut self) {
+        if std::mem::take(&mut self.is_early) {
+            self.by_space[DATA] = None;
         }
-        self.stats.key_updates += 1;
     }
 
-    /// The keys of `space` are discarded, and with them everything in flight there (RFC 9002,
-    /// section 6.4).
-    pub(super) fn discard_space(&mut self, now: Instant, space: Space) {
-        self.keys.discard(space);
-        self.crypto.discard(space);
-        let path = &mut self.paths[0];
-        let mut gone = 0;
-        self.spaces[space.index()].log.drain(|run| gone += run.in_flight_bytes());
-        self.spaces.discard(space);
-        path.recovery.in_flight -= gone;
-        path.recovery.backoff.reset();
-        path.recovery.probe_anchor = now;
+    /// Another key phase begins.
+    pub(super) fn update(&mut self, packet: Arc<dyn PacketKey>, phase: u64) {
+        self.by_space[DATA].as_mut().expect("key updates come after 1-RTT keys").packet = packet;
+        (self.phase, self.sealed_in_phase, self.is_phase_acked) = (phase, 0, false);
+    }
+
+    /// Whether packets of `space` can be sealed.
+    pub(super) fn has(&self, space: Space) -> bool {
+        self.by_space[space.index()].is_some()
+    }
+
+    /// The type of the packets that are sent in a space.
+    pub(super) fn packet_type(&self, space: Space) -> PacketType {
+        match space {
+            Space::Initial => PacketType::Initial,
+            Space::Handshake => PacketType::Handshake,
+            Space::Data if self.is_early => PacketType::ZeroRtt,
+            Space::Data => PacketType::OneRtt,
+        }
+    }
+
+    /// The key phase bit of 1-RTT packets.
+    pub(super) fn phase_bit(&self) -> bool {
+        self.phase % 2 == 1
+    }
+
+    /// Counts packets that are sealed. Requests a key update after `update_interval` of them, before the
+    /// AEAD's confidentiality limit is near (RFC 9001, section 6.6).
+    pub(super) fn count_packets(&mut self, packets: u64, update_interval: u64, exchange: &mut Exchange) {
+        let before = self.sealed_in_phase;
+        self.sealed_in_phase += packets;
+        if before < update_interval && self.sealed_in_phase >= update_interval {
+            exchange.to_control.push_back(ToControl::KeyWornOut);
+        }
+        // A peer that never follows a key update must not make us exceed the limit (RFC 9001,
+        // section 6.6).
+        let limit = self.by_space[DATA].as_ref().map_or(u64::MAX, |keys| keys.packet.confidentiality_limit());
+        if self.sealed_in_phase.saturating_add(PLAN_DATAGRAMS_MAX as u64) > limit {
+            exchange.to_control.push_back(ToControl::KeyExhausted);
+        }
     }
 }

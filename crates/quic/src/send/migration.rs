@@ -45,10 +45,11 @@ impl SendHalf {
             self.forget_sent(at, 0);
             self.spaces[DATA + at].loss_time = None;
         }
-        self.restart_ecn(at);
         let path = &mut self.paths[at];
+        path.recovery.ecn.restart(self.spaces[DATA + at].next_number);
         path.recovery.backoff.reset();
-        let (known_received, known_sent, challenges) = self.replace_off_path(now, at, &addresses, exchange);
+        let (known_received, known_sent, challenges) =
+            self.off_paths.replace(now, &mut self.paths, at, &addresses, exchange);
         let path = &mut self.paths[at];
         if path.link.former.as_ref().is_some_and(|former| former.addresses.is_same_route(&addresses)) {
             // The path returned to its former address, which is already validated.
@@ -88,7 +89,7 @@ impl SendHalf {
     /// (RFC 9000, section 8.2.4).
     fn validation_timeout(&self, at: usize) -> Duration {
         let unknown = RttEstimator::new(self.config.initial_rtt).pto_base();
-        let larger = self.paths[at].recovery.rtt.pto_base().max(unknown) + self.ack_frequency.max_ack_delay();
+        let larger = self.paths[at].recovery.rtt.pto_base().max(unknown) + self.frames.ack_frequency.max_ack_delay();
         larger * PROBE_TIMEOUTS_BEFORE_RETURN
     }
 
@@ -99,10 +100,10 @@ impl SendHalf {
         let path = &mut self.paths[at];
         let Some(former) = path.link.former.take_if(|former| former.return_at <= now) else { return };
         tracing::debug!(path = %path.id, to = %former.addresses.remote, "a path moves back");
-        self.return_off_path(at, &former.addresses, exchange);
+        self.off_paths.give_back(&mut self.paths, at, &former.addresses, exchange);
         let path = &mut self.paths[at];
         path.link.set_validated();
         path.validation.start(now, FIRST_INTERVAL);
-        self.restart_ecn(at);
+        path.recovery.ecn.restart(self.spaces[DATA + at].next_number);
     }
 }

@@ -16,7 +16,10 @@
 //! | `flow_blocked` | repetition of BLOCKED frames while the peer's credit is exhausted |
 //! | `early` | 0-RTT packets of a client |
 //! | `ack_frequency` | the ACK frequency requested from the peer |
-//! | `keys`, `emission` | keys installed, updated, discarded; plans that leave or are refused |
+//! | `waiting_frames` | control frames, handshake data, credit and ACK frequency that wait |
+//! | `keys`, `emission` | keys to seal with; plans that leave or are refused |
+//! | `progress`, `closing` | what the handshake has settled; a CONNECTION_CLOSE |
+//! | `path_choice`, `randomness` | what the choice of a path depends on; random decisions |
 //! | `datagrams`, `waiting_datagrams` | DATAGRAM frames that wait |
 //! | `datagram_window` | how many of them should wait |
 //! | `resends` | lost data bound to the path that lost them |
@@ -28,6 +31,7 @@ pub(crate) mod ack_frequency;
 mod ack_only;
 pub(crate) mod acknowledge;
 pub(crate) mod buffer;
+mod closing;
 mod datagram_window;
 pub(crate) mod datagrams;
 pub(crate) mod draft;
@@ -44,8 +48,11 @@ mod mtu;
 mod mtu_probes;
 mod off_path;
 pub(crate) mod path;
+mod path_choice;
 mod paths;
 pub(crate) mod planner;
+mod progress;
+mod randomness;
 mod reordering;
 mod resends;
 mod scavenger;
@@ -56,6 +63,7 @@ pub(crate) mod streams;
 mod validation;
 mod views;
 mod waiting_datagrams;
+mod waiting_frames;
 
 use std::sync::Arc;
 
@@ -69,108 +77,63 @@ use crate::error::TransportError;
 use crate::event::Events;
 use crate::exchange::{Exchange, HandshakeStep, Retry, ToControl, ToPath, ToReceive, ToSend};
 use crate::observed::ObservedLosses;
-use crate::queue::Queue;
 use crate::session::DirectionKeys;
-use crate::spaces::Spaces;
+use crate::spaces::{DATA, Spaces};
 use crate::stats::SendStats;
-use ack_frequency::AckFrequency;
 use acknowledge::Acknowledgement;
-use buffer::SendBuffer;
-use frames::{ControlFrame, SentFrame};
-use grants::Grants;
-use off_path::OffPath;
+use closing::Closing;
+use frames::SentFrame;
+use keys::SealKeys;
+use off_path::OffPaths;
 use path::SendPath;
-use scheduler::Scheduler;
+use path_choice::PathChoice;
+use progress::{LongHeaders, Progress};
+use randomness::Randomness;
 use sent_log::Run;
 use space::SendSpace;
 use streams::SendStreams;
 use views::Views;
 use waiting_datagrams::WaitingDatagrams;
+use waiting_frames::WaitingFrames;
 
-/// Control frames waiting to be sent, at most. The peer causes most of them (challenges to respond
-/// to, connection IDs to retire), so a peer that causes more without reading any is refused.
-pub(crate) const CONTROL_QUEUE_MAX: usize = 1024;
+pub(crate) use closing::CloseValue;
 
 /// The lower bound of the send buffers' limit, bytes, whatever the congestion window.
 const HELD_BYTES_MIN: u64 = 1 << 20;
-
-/// Why the connection is closed.
-#[derive(Debug, Clone)]
-pub(crate) struct CloseValue {
-    pub(crate) error: TransportError,
-    /// Closed by the application: code and reason are the application's.
-    pub(crate) application: bool,
-}
 
 /// The send half of a connection.
 pub(crate) struct SendHalf {
     side: Side,
     config: Arc<TransportConfig>,
-    /// Drawn from only for packets that certainly leave, so that polling for plans without data
-    /// does not change the sequence.
-    rng: Rng,
-    /// Seed of decisions that must not depend on when they are taken: those of paths and greased
-    /// bits.
-    seed: u64,
+    randomness: Randomness,
     pub(crate) streams: SendStreams,
-    grants: Grants,
-    ack_frequency: AckFrequency,
-    control: Queue<ControlFrame>,
-    /// CRYPTO bytes, by space.
-    crypto: Spaces<SendBuffer>,
+    frames: WaitingFrames,
+    datagrams: WaitingDatagrams,
     spaces: Spaces<SendSpace>,
     paths: Vec<SendPath>,
     /// Addresses beside those of the paths, rarely any.
-    off_paths: Vec<OffPath>,
-    keys: Spaces<Option<DirectionKeys>>,
-    /// Key updates made so far.
-    key_phase: u64,
-    /// Packets sealed with the current 1-RTT key.
-    sealed_in_phase: u64,
-    phase_acked: bool,
-    /// The version of long headers.
-    version: Version,
-    /// Our connection ID in long headers, and the token of Initial packets.
-    local_id: ConnectionId,
-    token: Vec<u8>,
-    datagrams: WaitingDatagrams,
+    off_paths: OffPaths,
+    choice: PathChoice,
+    seal: SealKeys,
+    long: LongHeaders,
     peer: PeerLimits,
-    handshake_complete: bool,
-    handshake_confirmed: bool,
-    /// The client sends streams in 0-RTT packets: it has keys for these and none for 1-RTT packets.
-    is_early: bool,
-    /// The server has shown that it validated our address, or we are the server (RFC 9002, section
-    /// 6.2.2.1).
-    peer_validated_us: bool,
-    /// Interval between repetitions of the BLOCKED frames.
-    blocked_repeat_interval: Duration,
-    /// Sent instead of everything else, each time it is due.
-    close: Option<Box<CloseValue>>,
-    /// The paths on which a CONNECTION_CLOSE is due: one bit per path index.
-    close_due: u64,
+    progress: Progress,
+    closing: Closing,
     /// Whether an ack-eliciting packet was sent since the last packet was received.
     elicited: bool,
-    /// Multipath was negotiated: acknowledgements name their path.
-    is_multipath: bool,
-    /// Created with the second path: with one path there is nothing to choose.
-    scheduler: Option<Box<dyn Scheduler>>,
-    /// With central acknowledgements: the index of the path that carries them, if any path can
-    /// send.
-    ack_path: Option<usize>,
-    /// When the scheduler must be asked again.
-    scheduler_deadline: Option<Instant>,
-    /// Datagrams that are pinned to a path are next, before the data for which the scheduler chooses one.
-    is_turn_of_pinned: bool,
-    /// The index of the path whose pinned datagrams are looked at first.
-    next_pinned: usize,
-    views: Views,
-    stats: SendStats,
     /// See [`Self::found_nothing_due`].
     found_nothing_due: bool,
-    acked_runs: Vec<Run>,
-    frame_scratch: Vec<SentFrame>,
+    stats: SendStats,
+    scratch: Scratch,
     /// Losses, in a replay that is observed. A branch for each loss otherwise.
     pub(crate) observed_losses: Option<Box<ObservedLosses>>,
+}
+
+/// Memory that is reused from call to call.
+#[derive(Default)]
+struct Scratch {
+    runs: Vec<Run>,
+    frames: Vec<SentFrame>,
 }
 
 /// The limits on our frames from the peer's transport parameters.
@@ -179,6 +142,8 @@ struct PeerLimits {
     max_datagram_frame_size: u64,
     grease_quic_bit: bool,
     udp_payload_size_max: usize,
+    /// Interval between repetitions of the BLOCKED frames, from the idle timeouts of both sides.
+    blocked_repeat_interval: Duration,
 }
 
 impl SendHalf {
@@ -194,43 +159,27 @@ impl SendHalf {
             side,
             streams: SendStreams::new(side, HELD_BYTES_MIN.min(config.send_buffer_max)),
             config,
-            seed: rng.split("paths and grease").next_u64(),
-            rng,
-            grants: Grants::default(),
-            ack_frequency: AckFrequency::new(),
-            control: Queue::new(),
-            crypto: Spaces::default(),
+            randomness: Randomness::new(rng),
+            frames: WaitingFrames::new(),
+            datagrams: WaitingDatagrams::new(),
             spaces: Spaces::default(),
             paths: vec![path],
-            off_paths: Vec::new(),
-            keys: Spaces::default(),
-            key_phase: 0,
-            sealed_in_phase: 0,
-            phase_acked: false,
-            version,
-            local_id,
-            token: Vec::new(),
-            datagrams: WaitingDatagrams::new(),
-            peer: PeerLimits { max_datagram_frame_size: 0, grease_quic_bit: false, udp_payload_size_max: usize::MAX },
-            handshake_complete: false,
-            handshake_confirmed: false,
-            is_early: false,
-            peer_validated_us: side == Side::Server,
-            blocked_repeat_interval: Duration::ZERO,
-            close: None,
-            close_due: 0,
+            off_paths: OffPaths::new(side),
+            choice: PathChoice::default(),
+            seal: SealKeys::default(),
+            long: LongHeaders { version, local_id, token: Vec::new() },
+            peer: PeerLimits {
+                max_datagram_frame_size: 0,
+                grease_quic_bit: false,
+                udp_payload_size_max: usize::MAX,
+                blocked_repeat_interval: Duration::ZERO,
+            },
+            progress: Progress::new(side),
+            closing: Closing::default(),
             elicited: false,
-            is_multipath: false,
-            scheduler: None,
-            ack_path: None,
-            scheduler_deadline: None,
-            is_turn_of_pinned: false,
-            next_pinned: 0,
-            views: Views::default(),
-            stats: SendStats::default(),
             found_nothing_due: false,
-            acked_runs: Vec::new(),
-            frame_scratch: Vec::new(),
+            stats: SendStats::default(),
+            scratch: Scratch::default(),
             observed_losses: None,
         }
     }
@@ -259,23 +208,29 @@ impl SendHalf {
                 self.streams.on_stop_sending(id, code, events);
             }
             ToSend::PeerOpened(id) => self.streams.peer_opened(id),
-            ToSend::GrantData(max) => self.grants.grant_data(max),
-            ToSend::GrantStreamData { id, max } => self.grants.grant_stream_data(id, max),
-            ToSend::GrantStreams { dir, max } => self.grants.grant_streams(dir, max),
-            ToSend::ForgetGrant(id) => self.grants.forget_stream(id),
+            ToSend::GrantData(max) => self.frames.grants.grant_data(max),
+            ToSend::GrantStreamData { id, max } => self.frames.grants.grant_stream_data(id, max),
+            ToSend::GrantStreams { dir, max } => self.frames.grants.grant_streams(dir, max),
+            ToSend::ForgetGrant(id) => self.frames.grants.forget_stream(id),
             ToSend::AuthenticReceived => self.on_heard(),
             ToSend::Received { path, bytes } => self.on_received(now, path, bytes),
-            ToSend::Control(frame) => return self.queue_control(frame),
+            ToSend::Control(frame) => return self.frames.push(frame),
             ToSend::Crypto { space, bytes } => {
-                self.crypto[space.index()].write(bytes);
+                self.frames.crypto[space.index()].write(bytes);
                 self.paths[0].recovery.probe_anchor = now;
             }
             ToSend::InstallKeys { space, keys } => self.install_keys(space, keys),
-            ToSend::UpdateKeys { packet, phase } => self.update_keys(packet, phase),
+            ToSend::UpdateKeys { packet, phase } => {
+                self.seal.update(packet, phase);
+                for (at, path) in self.paths.iter_mut().enumerate() {
+                    path.numbers.phase_from = self.spaces[DATA + at].next_number;
+                }
+                self.stats.key_updates += 1;
+            }
             ToSend::DiscardSpace(space) => self.discard_space(now, space),
             ToSend::PeerParameters(parameters) => self.set_peer_parameters(&parameters, events),
             ToSend::Validated => self.paths[0].link.set_validated(),
-            ToSend::Multipath => self.is_multipath = true,
+            ToSend::Multipath => self.progress.is_multipath = true,
             ToSend::Path(value) => self.handle_path(now, value, exchange),
             ToSend::Handshake(step) => self.handle_handshake(now, step, exchange, events),
         }
@@ -286,15 +241,26 @@ impl SendHalf {
     fn handle_path(&mut self, now: Instant, value: ToPath, exchange: &mut Exchange) {
         match value {
             ToPath::Moved { path, addresses, bytes } => self.on_moved(now, path, addresses, bytes, exchange),
-            ToPath::Challenge { path, data, from: None } => self.on_challenge(now, path, data),
-            ToPath::Challenge { path, data, from: Some(from) } => {
-                self.on_challenge_elsewhere(path, data, &from, exchange)
+            ToPath::Challenge { path, data, from } => {
+                // The response leaves on the same path.
+                let Some(at) = self.path_index(path).filter(|at| self.paths[*at].is_open()) else { return };
+                match from {
+                    None => self.paths[at].validation.on_challenge(now, data),
+                    Some(from) => self.off_paths.on_challenge(&self.paths, at, data, &from, exchange),
+                }
             }
             ToPath::Response(data) => self.on_response(now, data, exchange),
-            ToPath::RemoteId { path, id } => self.on_id_replaced(path, id, exchange),
-            ToPath::Migrate { addresses, remote_id } => self.begin_migration(now, addresses, remote_id, exchange),
+            ToPath::RemoteId { path, id } => {
+                if let Some(at) = self.path_index(path) {
+                    self.paths[at].link.remote_id = id;
+                    self.off_paths.on_id_replaced(path, id, exchange);
+                }
+            }
+            ToPath::Migrate { addresses, remote_id } => {
+                self.off_paths.begin_migration(now, &self.paths, addresses, remote_id, exchange);
+            }
             ToPath::MoveToPreferred { addresses, remote_id } => {
-                self.move_to_preferred(now, &addresses, remote_id, exchange);
+                self.off_paths.begin_move_to_preferred(now, &self.paths, &addresses, remote_id, exchange);
             }
             ToPath::Open { path, addresses, remote_id, is_backup, is_peers_backup } => {
                 let path = self.open_path(now, path, addresses, remote_id);
@@ -317,29 +283,48 @@ impl SendHalf {
             HandshakeStep::Retry(retry) => self.on_retry(now, *retry),
             HandshakeStep::Version(negotiated) => {
                 // 0-RTT packets have the original version (RFC 9369, section 4.1).
-                self.end_early();
-                self.version = negotiated.version;
+                self.seal.end_early();
+                self.long.version = negotiated.version;
                 self.install_keys(Space::Initial, negotiated.keys);
             }
             HandshakeStep::Early(early) => self.begin_early(*early),
-            HandshakeStep::EarlyOver => self.end_early(),
+            HandshakeStep::EarlyOver => self.seal.end_early(),
             HandshakeStep::EarlyRejected => self.reject_early(),
             HandshakeStep::EarlyAccepted(parameters) => self.streams.raise_initial_credit(&parameters, events),
-            HandshakeStep::Complete => self.handshake_complete = true,
+            HandshakeStep::Complete => self.progress.is_complete = true,
             HandshakeStep::Confirmed => {
-                self.handshake_confirmed = true;
-                self.peer_validated_us = true;
+                self.progress.is_confirmed = true;
+                self.progress.peer_validated_us = true;
                 self.report_validated(0, exchange);
                 if self.paths[0].recovery.ecn.waits_for_handshake() {
-                    self.restart_ecn(0);
+                    self.paths[0].recovery.ecn.restart(self.spaces[DATA].next_number);
                 }
             }
         }
     }
 
+    /// Keys to seal packets of `space` with.
+    pub(crate) fn install_keys(&mut self, space: Space, keys: DirectionKeys) {
+        self.seal.install(space, keys);
+    }
+
+    /// The keys of `space` are discarded, and with them everything in flight there (RFC 9002,
+    /// section 6.4).
+    fn discard_space(&mut self, now: Instant, space: Space) {
+        self.seal.by_space.discard(space);
+        self.frames.crypto.discard(space);
+        let recovery = &mut self.paths[0].recovery;
+        let mut gone = 0;
+        self.spaces[space.index()].log.drain(|run| gone += run.in_flight_bytes());
+        self.spaces.discard(space);
+        recovery.in_flight -= gone;
+        recovery.backoff.reset();
+        recovery.probe_anchor = now;
+    }
+
     /// Initial packets carry this token, until a Retry packet gives another.
     pub(crate) fn set_token(&mut self, token: Vec<u8>) {
-        self.token = token;
+        self.long.token = token;
     }
 
     /// The address of the path at `at` is validated, which control of a server may confirm by a token.
@@ -384,14 +369,6 @@ impl SendHalf {
         Err(TransportError::new(ErrorCode::STREAM_STATE_ERROR, "a frame for a stream that was never opened"))
     }
 
-    fn queue_control(&mut self, frame: ControlFrame) -> Result<(), TransportError> {
-        if self.control.len() >= CONTROL_QUEUE_MAX {
-            return Err(TransportError::violation("the peer asks for answers and reads none"));
-        }
-        self.control.push_back(frame);
-        Ok(())
-    }
-
     /// The server has answered the client's first flight with a Retry packet: the flight leaves
     /// again, with the token. Congestion and loss recovery begin anew (RFC 9002, section 6.3);
     /// packet numbers do not (RFC 9000, section 17.2.5.3).
@@ -410,7 +387,7 @@ impl SendHalf {
         path.recovery.congestion = path.recovery.congestion.fresh();
         path.recovery.backoff.reset();
         path.recovery.probe_anchor = now;
-        self.token = retry.token;
+        self.long.token = retry.token;
         self.install_keys(Space::Initial, retry.keys);
         self.repeat_early();
     }
@@ -421,10 +398,13 @@ impl SendHalf {
             max_datagram_frame_size: parameters.max_datagram_frame_size,
             grease_quic_bit: parameters.grease_quic_bit,
             udp_payload_size_max,
+            blocked_repeat_interval: flow_blocked::repeat_interval(
+                self.config.idle_timeout,
+                Duration::from_millis(parameters.max_idle_timeout_ms),
+            ),
         };
         let max_ack_delay = Duration::from_millis(parameters.max_ack_delay_ms);
-        self.ack_frequency.set_peer(max_ack_delay, parameters.min_ack_delay_us.map(Duration::from_micros));
-        self.set_idle_timeouts(self.config.idle_timeout, Duration::from_millis(parameters.max_idle_timeout_ms));
+        self.frames.ack_frequency.set_peer(max_ack_delay, parameters.min_ack_delay_us.map(Duration::from_micros));
         for path in &mut self.paths {
             path.limit_datagram_size(udp_payload_size_max);
         }
@@ -434,11 +414,9 @@ impl SendHalf {
     /// Closes the connection: from now on plans carry a CONNECTION_CLOSE and nothing else, one on
     /// each open path.
     pub(crate) fn set_close(&mut self, close: CloseValue) {
-        self.close = Some(Box::new(close));
-        // On all paths, since some may no longer reach the peer. Paths whose index exceeds the bit
-        // mask are skipped: there are never that many open at a time.
-        let active = (0..self.paths.len().min(64)).filter(|at| self.paths[*at].is_active());
-        self.close_due = active.fold(1 << self.best_path_index().min(63), |due, at| due | 1 << at);
+        // On all paths, since some may no longer reach the peer.
+        let active = (0..self.paths.len()).filter(|at| self.paths[*at].is_active());
+        self.closing.begin(close, self.best_path_index(), active);
     }
 
     /// True if anything is due that every path can carry. Streams are checked first because that
@@ -459,11 +437,7 @@ impl SendHalf {
 
     /// True if frames are due that are neither acknowledgements nor the application's data.
     fn has_frames_due(&self) -> bool {
-        !self.control.is_empty()
-            || self.grants.is_due()
-            || self.ack_frequency.is_due()
-            || self.streams.has_control_due()
-            || self.crypto[Space::Data.index()].peek(u64::MAX).is_some()
+        self.frames.are_due(&self.streams)
     }
 
     /// Forgets which packets were declared lost, because nothing is sent for a while: those that
@@ -474,19 +448,16 @@ impl SendHalf {
 
     /// Releases unused memory.
     pub(crate) fn shrink(&mut self) {
-        self.control.shrink();
+        self.frames.shrink();
         self.datagrams.shrink();
-        self.acked_runs = Vec::new();
-        self.frame_scratch = Vec::new();
+        self.scratch = Scratch::default();
         self.streams.shrink();
-        self.grants.shrink();
-        self.crypto.iter_mut().for_each(SendBuffer::shrink);
         self.spaces.iter_mut().for_each(SendSpace::shrink);
         for path in &mut self.paths {
             path.validation.shrink();
             path.queues.shrink();
         }
-        self.views = Views::default();
+        self.choice.views = Views::default();
     }
 
     /// The sum of the congestion windows of all open paths, bytes.

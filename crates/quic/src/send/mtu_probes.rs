@@ -7,8 +7,7 @@ use wire::quic::{PacketType, Space};
 use super::SendHalf;
 use super::draft::Draft;
 use super::frames::SentFrame;
-use crate::exchange::Exchange;
-use crate::plan::Plan;
+use super::planner::{LoggedPacket, Pass};
 use crate::spaces::DATA;
 
 /// So many datagrams must be in flight before a probe is sent, unless the path keeps those of others small.
@@ -20,7 +19,7 @@ impl SendHalf {
         let path = &self.paths[at];
         let flows = path.recovery.in_flight >= IN_FLIGHT_MIN * path.size.bytes() as u64;
         let is_wanted = flows || path.size.bytes() < self.datagram_size_wanted();
-        if !is_wanted || !path.is_active() || !path.link.is_validated() || !self.handshake_confirmed {
+        if !is_wanted || !path.is_active() || !path.link.is_validated() || !self.progress.is_confirmed {
             return None;
         }
         let path = &mut self.paths[at];
@@ -41,12 +40,13 @@ impl SendHalf {
         self.paths.iter().filter(|path| path.is_active()).map(|path| path.size.bytes()).max().unwrap_or(0)
     }
 
-    /// Fills `plan` with the probe that is due on the path at `at`; false if there is none.
-    pub(super) fn plan_mtu_probe(&mut self, now: Instant, at: usize, plan: &mut Plan, exchange: &mut Exchange) -> bool {
-        let Some(size) = self.mtu_probe_due(now, at) else { return false };
+    /// Fills the plan with the probe that is due on its path; false if there is none.
+    pub(super) fn plan_mtu_probe(&mut self, pass: &mut Pass<'_>) -> bool {
+        let at = pass.at;
+        let Some(size) = self.mtu_probe_due(pass.now, at) else { return false };
+        let plan = &mut *pass.plan;
         plan.segment_size = size;
-        let number_len = self.number_len(at, Space::Data, 1);
-        let fields = self.fields(at, PacketType::OneRtt, number_len, &[], self.fixed_bit(at, Space::Data));
+        let fields = self.fields(at, PacketType::OneRtt, self.header_form(at, Space::Data, 1), &[]);
         let Some(mut draft) = Draft::begin(plan, &fields, size) else { return false };
         draft.put(plan, &Frame::Ping);
         let (number, padding) = (draft.number, size - draft.size());
@@ -56,9 +56,10 @@ impl SendHalf {
         plan.datagram_count += 1;
         plan.note_numbers(Space::Data, number, number);
         self.spaces[DATA + at].next_number += 1;
-        self.record(now, at, Space::Data, number, size, true, true, &mut vec![SentFrame::Ping], exchange);
+        let packet = LoggedPacket { space: Space::Data, number, size, eliciting: true, in_flight: true };
+        self.record(pass, packet, &mut vec![SentFrame::Ping]);
         self.paths[at].size.search.as_mut().expect("a probe was due").on_planned(number, size);
-        self.settle_plan(now, at, plan, exchange);
+        self.settle_plan(pass);
         true
     }
 }

@@ -15,14 +15,14 @@
 //! (section 9.4). There are few of them: one for each datagram of the peer with a challenge, and a
 //! challenge of this side at growing intervals.
 
-use units::Instant;
-use wire::quic::frame::Frame;
+use units::{Instant, Rng};
 use wire::quic::{ConnectionId, MIN_INITIAL_SIZE, PacketType, PathId, Side, Space};
 
 use super::SendHalf;
-use super::draft::Draft;
-use super::path::AMPLIFICATION_FACTOR;
-use super::validation::{FIRST_INTERVAL, Validation};
+use super::draft::{Draft, HeaderFields};
+use super::path::{AMPLIFICATION_FACTOR, SendPath};
+use super::planner::Pass;
+use super::validation::{FIRST_INTERVAL, PROBING_FRAME_LEN_MAX, Validation};
 use crate::addresses::Addresses;
 use crate::config::PreferredAddresses;
 use crate::exchange::{Elsewhere, Exchange, ToControl};
@@ -61,7 +61,7 @@ enum Purpose {
 
 /// One address.
 #[derive(Debug)]
-pub(super) struct OffPath {
+struct OffPath {
     path: PathId,
     addresses: Addresses,
     purpose: Purpose,
@@ -74,6 +74,13 @@ pub(super) struct OffPath {
     sent_bytes: u64,
 }
 
+/// The addresses beside those of the paths.
+#[derive(Debug)]
+pub(super) struct OffPaths {
+    side: Side,
+    list: Vec<OffPath>,
+}
+
 impl OffPath {
     fn budget(&self) -> u64 {
         if !self.is_limited {
@@ -81,51 +88,69 @@ impl OffPath {
         }
         self.received_bytes.saturating_mul(AMPLIFICATION_FACTOR).saturating_sub(self.sent_bytes)
     }
+
+    /// Plans one packet with the probing frames that are due; false if not even a response fits into what
+    /// the limit allows. `fields` are those of a packet of the path.
+    fn plan_packet(&mut self, fields: HeaderFields<'_>, rng: &mut Rng, plan: &mut Plan) -> bool {
+        let fields = HeaderFields { dcid: self.remote_id, ..fields };
+        // Datagrams of at least 1200 bytes, unless the limit of section 8.1 forbids it (sections
+        // 8.2.1 and 8.2.2).
+        let size_max = MIN_INITIAL_SIZE.min(usize::try_from(self.budget()).unwrap_or(usize::MAX));
+        let is_expanded = size_max == MIN_INITIAL_SIZE;
+        if size_max < fields.len() + PROBING_FRAME_LEN_MAX + TAG_LEN {
+            return false;
+        }
+        let Some(mut draft) = Draft::begin(plan, &fields, size_max) else { return false };
+        self.validation.fill_responses(&mut draft, plan);
+        self.validation.fill_challenge(rng, is_expanded, &mut draft, plan);
+        let (number, padding, pieces_to) = (draft.number, size_max - draft.size(), plan.pieces.len());
+        let size = draft.finish(plan, &fields, padding, pieces_to);
+        self.sent_bytes += size as u64;
+        (plan.size_bytes, plan.segment_size, plan.datagram_count) = (size, size, 1);
+        plan.is_off_path = true;
+        plan.note_numbers(Space::Data, number, number);
+        true
+    }
 }
 
-impl SendHalf {
-    /// Whether this side expects packets of path `id` from these addresses: it probes them, or the
-    /// server has left them and what was under way still arrives.
-    pub(crate) fn is_off_path(&self, id: PathId, addresses: &Addresses) -> bool {
-        let left = self.path_of(id).and_then(|path| path.link.left.as_deref());
-        left.is_some_and(|left| left.is_same_route(addresses)) || self.off_path_index(id, addresses).is_some()
+impl OffPaths {
+    pub(super) fn new(side: Side) -> Self {
+        Self { side, list: Vec::new() }
     }
 
-    fn off_path_index(&self, id: PathId, addresses: &Addresses) -> Option<usize> {
-        self.off_paths.iter().position(|known| known.path == id && known.addresses.is_same_route(addresses))
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
     }
 
-    /// Whether packets to an address beside those of the paths name this connection ID.
-    pub(crate) fn is_id_in_use(&self, remote_id: ConnectionId) -> bool {
-        let is_on_path = self.paths.iter().any(|path| path.link.remote_id == remote_id);
-        is_on_path || self.off_paths.iter().any(|known| known.remote_id == remote_id)
+    fn index(&self, id: PathId, addresses: &Addresses) -> Option<usize> {
+        self.list.iter().position(|known| known.path == id && known.addresses.is_same_route(addresses))
     }
 
-    /// The connection IDs of the peer to which packets are sent, and their paths. Those of an abandoned
-    /// path are not among them: the peer forgets them, and resets what arrives late.
-    pub(crate) fn remote_ids(&self) -> impl Iterator<Item = (PathId, ConnectionId)> + '_ {
-        let of_paths = self.paths.iter().filter(|path| path.is_open()).map(|path| (path.id, path.link.remote_id));
-        of_paths.chain(self.off_paths.iter().map(|known| (known.path, known.remote_id)))
+    /// Whether packets to one of these addresses or on one of `paths` name this connection ID.
+    fn is_id_in_use(&self, paths: &[SendPath], remote_id: ConnectionId) -> bool {
+        let is_on_path = paths.iter().any(|path| path.link.remote_id == remote_id);
+        is_on_path || self.list.iter().any(|known| known.remote_id == remote_id)
     }
 
-    /// The peer sent a PATH_CHALLENGE from an address that is not the path's: the response goes
-    /// there (RFC 9000, section 8.2.2).
-    pub(super) fn on_challenge_elsewhere(
+    /// The peer sent a PATH_CHALLENGE from an address that is not that of the path at `at`: the response
+    /// goes there (RFC 9000, section 8.2.2).
+    pub(super) fn on_challenge(
         &mut self,
-        id: PathId,
+        paths: &[SendPath],
+        at: usize,
         data: [u8; 8],
         from: &Elsewhere,
         exchange: &mut Exchange,
     ) {
-        let Some(at) = self.path_index(id).filter(|at| self.paths[*at].is_open()) else { return };
-        let known = match self.off_path_index(id, &from.addresses) {
+        let known = match self.index(paths[at].id, &from.addresses) {
             Some(known) => known,
             None => {
-                let Some(remote_id) = self.id_for_another_address(at, from.spare_id, exchange) else { return };
-                self.add_off_path(id, from.addresses, Purpose::Respond, remote_id, exchange)
+                let Some(remote_id) = self.id_for_another_address(paths, at, from.spare_id, exchange) else { return };
+                self.add(paths, paths[at].id, from.addresses, Purpose::Respond, remote_id, exchange)
             }
         };
-        let known = &mut self.off_paths[known];
+        let known = &mut self.list[known];
         known.received_bytes = known.received_bytes.saturating_add(from.bytes);
         known.validation.queue_response(data);
     }
@@ -136,31 +161,33 @@ impl SendHalf {
     /// changed without its knowledge, which section 9.5 allows for.
     fn id_for_another_address(
         &mut self,
+        paths: &[SendPath],
         at: usize,
         spare_id: Option<ConnectionId>,
         exchange: &mut Exchange,
     ) -> Option<ConnectionId> {
-        let Some(spare) = spare_id else { return Some(self.paths[at].link.remote_id) };
-        let Some(taken) = self.off_paths.iter().position(|known| known.remote_id == spare) else { return Some(spare) };
+        let Some(spare) = spare_id else { return Some(paths[at].link.remote_id) };
+        let Some(taken) = self.list.iter().position(|known| known.remote_id == spare) else { return Some(spare) };
         // It belongs to an address that the peer has probed before. The peer issues another one for
         // it, and repeats the challenge, as it does after a loss.
-        self.forget_off_path(taken, exchange);
+        self.forget(paths, taken, exchange);
         None
     }
 
     /// Adds an address, whose index it returns.
-    fn add_off_path(
+    fn add(
         &mut self,
+        paths: &[SendPath],
         path: PathId,
         addresses: Addresses,
         purpose: Purpose,
         remote_id: ConnectionId,
         exchange: &mut Exchange,
     ) -> usize {
-        if self.off_paths.len() == OFF_PATHS_MAX {
-            self.forget_off_path(0, exchange);
+        if self.list.len() == OFF_PATHS_MAX {
+            self.forget(paths, 0, exchange);
         }
-        self.off_paths.push(OffPath {
+        self.list.push(OffPath {
             path,
             addresses,
             purpose,
@@ -171,40 +198,37 @@ impl SendHalf {
             sent_bytes: 0,
         });
         exchange.to_control.push_back(ToControl::RemoteIdsChanged);
-        self.off_paths.len() - 1
+        self.list.len() - 1
     }
 
     /// Forgets an address, and retires its connection ID if nothing else is sent to it.
-    fn forget_off_path(&mut self, index: usize, exchange: &mut Exchange) {
-        let OffPath { path, remote_id, .. } = self.off_paths.remove(index);
-        self.retire_unused(path, remote_id, exchange);
+    fn forget(&mut self, paths: &[SendPath], index: usize, exchange: &mut Exchange) {
+        let OffPath { path, remote_id, .. } = self.list.remove(index);
+        self.retire_unused(paths, path, remote_id, exchange);
     }
 
     /// Forgets every address to which this connection ID belongs. The caller retires it.
-    pub(crate) fn forget_off_paths_with(&mut self, remote_id: ConnectionId) {
-        self.off_paths.retain(|known| known.remote_id != remote_id);
+    pub(super) fn forget_id(&mut self, remote_id: ConnectionId) {
+        self.list.retain(|known| known.remote_id != remote_id);
     }
 
-    fn retire_unused(&self, path: PathId, id: ConnectionId, exchange: &mut Exchange) {
-        if !self.is_id_in_use(id) {
+    pub(super) fn retire_unused(&self, paths: &[SendPath], path: PathId, id: ConnectionId, exchange: &mut Exchange) {
+        if !self.is_id_in_use(paths, id) {
             exchange.to_control.push_back(ToControl::RetireRemoteId { path, id });
         }
         exchange.to_control.push_back(ToControl::RemoteIdsChanged);
     }
 
     /// Forgets the addresses of a path that is closed, whose connection IDs are retired with it.
-    pub(super) fn forget_off_paths_of(&mut self, id: PathId) {
-        self.off_paths.retain(|known| known.path != id);
+    pub(super) fn forget_path(&mut self, id: PathId) {
+        self.list.retain(|known| known.path != id);
     }
 
     /// Path `id` uses the connection ID `current` from now on, because the peer has chosen or
     /// retired it.
     pub(super) fn on_id_replaced(&mut self, id: PathId, current: ConnectionId, exchange: &mut Exchange) {
-        if let Some(at) = self.path_index(id) {
-            self.paths[at].link.remote_id = current;
-            self.off_paths.retain(|known| known.path != id || known.remote_id == current);
-            exchange.to_control.push_back(ToControl::RemoteIdsChanged);
-        }
+        self.list.retain(|known| known.path != id || known.remote_id == current);
+        exchange.to_control.push_back(ToControl::RemoteIdsChanged);
     }
 
     // ── The path moves ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -213,43 +237,44 @@ impl SendHalf {
     /// from and sent to them before, and the challenges. Uses the connection ID that they have
     /// already. The former address is probed: if it is still the peer's, the peer's response moves the
     /// path back (RFC 9000, section 9.3.3).
-    pub(super) fn replace_off_path(
+    pub(super) fn replace(
         &mut self,
         now: Instant,
+        paths: &mut [SendPath],
         at: usize,
         addresses: &Addresses,
         exchange: &mut Exchange,
     ) -> (u64, u64, Validation) {
-        let (id, left, left_id) = (self.paths[at].id, self.paths[at].link.addresses, self.paths[at].link.remote_id);
-        let is_validated = self.paths[at].link.is_validated();
+        let (id, left, left_id) = (paths[at].id, paths[at].link.addresses, paths[at].link.remote_id);
+        let is_validated = paths[at].link.is_validated();
         let mut before = (0, 0, Validation::default());
-        if let Some(known) = self.off_path_index(id, addresses) {
-            let known = self.off_paths.remove(known);
-            self.paths[at].link.remote_id = known.remote_id;
+        if let Some(known) = self.index(id, addresses) {
+            let known = self.list.remove(known);
+            paths[at].link.remote_id = known.remote_id;
             before = (known.received_bytes, known.sent_bytes, known.validation);
         }
         // An address that was never validated may be anyone's.
         if is_validated {
-            let former = self.add_off_path(id, left, Purpose::Former, left_id, exchange);
-            self.off_paths[former].validation.start(now, FIRST_INTERVAL);
+            let former = self.add(paths, id, left, Purpose::Former, left_id, exchange);
+            self.list[former].validation.start(now, FIRST_INTERVAL);
         } else {
-            self.retire_unused(id, left_id, exchange);
+            self.retire_unused(paths, id, left_id, exchange);
         }
         before
     }
 
     /// Path `at` moves back to `former`, to which the connection ID from before belongs. The address
     /// that it leaves has not responded to the challenges that were sent there, and may still.
-    pub(super) fn return_off_path(&mut self, at: usize, former: &Addresses, exchange: &mut Exchange) {
-        let path = &mut self.paths[at];
+    pub(super) fn give_back(&mut self, paths: &mut [SendPath], at: usize, former: &Addresses, exchange: &mut Exchange) {
+        let path = &mut paths[at];
         let (id, left, left_id) = (path.id, path.link.addresses, path.link.remote_id);
         let ((received_bytes, sent_bytes), validation) = (path.link.volume(), path.validation.leave_address());
         path.link.addresses = *former;
-        if let Some(known) = self.off_path_index(id, former) {
-            self.paths[at].link.remote_id = self.off_paths.remove(known).remote_id;
+        if let Some(known) = self.index(id, former) {
+            paths[at].link.remote_id = self.list.remove(known).remote_id;
         }
-        let unanswered = self.add_off_path(id, left, Purpose::Unanswered, left_id, exchange);
-        let unanswered = &mut self.off_paths[unanswered];
+        let unanswered = self.add(paths, id, left, Purpose::Unanswered, left_id, exchange);
+        let unanswered = &mut self.list[unanswered];
         (unanswered.received_bytes, unanswered.sent_bytes) = (received_bytes, sent_bytes);
         unanswered.validation = validation;
     }
@@ -259,49 +284,109 @@ impl SendHalf {
     pub(super) fn begin_migration(
         &mut self,
         now: Instant,
+        paths: &[SendPath],
         addresses: Addresses,
         remote_id: ConnectionId,
         exchange: &mut Exchange,
     ) {
         let is_attempt = |known: &OffPath| matches!(known.purpose, Purpose::Migrate | Purpose::Preferred);
-        if let Some(earlier) = self.off_paths.iter().position(is_attempt) {
-            self.forget_off_path(earlier, exchange);
+        if let Some(earlier) = self.list.iter().position(is_attempt) {
+            self.forget(paths, earlier, exchange);
         }
-        let index = self.add_off_path(self.paths[0].id, addresses, Purpose::Migrate, remote_id, exchange);
-        self.off_paths[index].validation.start(now, FIRST_INTERVAL);
+        let index = self.add(paths, paths[0].id, addresses, Purpose::Migrate, remote_id, exchange);
+        self.list[index].validation.start(now, FIRST_INTERVAL);
     }
 
     /// Probes the server's preferred address of the path's family, and moves the only path there once it
     /// responds (RFC 9000, section 9.6.1), unless the application moves it elsewhere.
-    pub(super) fn move_to_preferred(
+    pub(super) fn begin_move_to_preferred(
         &mut self,
         now: Instant,
+        paths: &[SendPath],
         preferred: &PreferredAddresses,
         remote_id: ConnectionId,
         exchange: &mut Exchange,
     ) {
-        let [path] = &self.paths[..] else { return };
+        let [path] = &paths[..] else { return };
         let Some(remote) = preferred.instead_of(path.link.addresses.remote) else { return };
         let addresses = Addresses { remote, ..path.link.addresses };
-        if self.is_id_in_use(remote_id) {
+        if self.is_id_in_use(paths, remote_id) {
             return;
         }
-        let index = self.add_off_path(path.id, addresses, Purpose::Preferred, remote_id, exchange);
-        self.off_paths[index].validation.start(now, FIRST_INTERVAL);
+        let index = self.add(paths, path.id, addresses, Purpose::Preferred, remote_id, exchange);
+        self.list[index].validation.start(now, FIRST_INTERVAL);
+    }
+
+    // ── Timers ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// When [`on_timeout`](Self::on_timeout) must run.
+    pub(super) fn timeout(&self) -> Option<Instant> {
+        self.list.iter().filter_map(|known| known.validation.timeout()).min()
+    }
+
+    /// Repeats challenges, and gives up an address that a path has left.
+    pub(super) fn on_timeout(&mut self, now: Instant, paths: &[SendPath], exchange: &mut Exchange) {
+        let mut index = 0;
+        while let Some(known) = self.list.get_mut(index) {
+            let path = paths.iter().find(|path| path.id == known.path);
+            let former = path.and_then(|path| path.link.former.as_deref());
+            let challenges_max = match known.purpose {
+                // The path may still return to it, with the connection ID that belongs to it.
+                Purpose::Former if former.is_some_and(|former| former.addresses == known.addresses) => u8::MAX,
+                Purpose::Former => CHALLENGES_TO_FORMER_MAX,
+                Purpose::Preferred => CHALLENGES_TO_PREFERRED_MAX,
+                Purpose::Respond | Purpose::Unanswered | Purpose::Migrate => u8::MAX,
+            };
+            let is_over =
+                known.validation.on_timeout(now, self.side) && known.validation.unanswered() >= challenges_max;
+            if is_over {
+                self.forget(paths, index, exchange);
+            } else {
+                index += 1;
+            }
+        }
+    }
+}
+
+impl SendHalf {
+    /// Whether this side expects packets of path `id` from these addresses: it probes them, or the
+    /// server has left them and what was under way still arrives.
+    pub(crate) fn is_off_path(&self, id: PathId, addresses: &Addresses) -> bool {
+        let left = self.path_of(id).and_then(|path| path.link.left.as_deref());
+        left.is_some_and(|left| left.is_same_route(addresses)) || self.off_paths.index(id, addresses).is_some()
+    }
+
+    /// Whether packets to an address beside those of the paths name this connection ID.
+    pub(crate) fn is_id_in_use(&self, remote_id: ConnectionId) -> bool {
+        self.off_paths.is_id_in_use(&self.paths, remote_id)
+    }
+
+    /// The connection IDs of the peer to which packets are sent, and their paths. Those of an abandoned
+    /// path are not among them: the peer forgets them, and resets what arrives late.
+    pub(crate) fn remote_ids(&self) -> impl Iterator<Item = (PathId, ConnectionId)> + '_ {
+        let of_paths = self.paths.iter().filter(|path| path.is_open()).map(|path| (path.id, path.link.remote_id));
+        of_paths.chain(self.off_paths.list.iter().map(|known| (known.path, known.remote_id)))
+    }
+
+    /// Forgets every address to which this connection ID belongs. The caller retires it.
+    pub(crate) fn forget_off_paths_with(&mut self, remote_id: ConnectionId) {
+        self.off_paths.forget_id(remote_id);
     }
 
     /// A PATH_RESPONSE that no path expects.
     pub(super) fn on_response_elsewhere(&mut self, now: Instant, data: [u8; 8], exchange: &mut Exchange) {
-        let Some(index) = self.off_paths.iter().position(|known| known.validation.is_response(&data)) else { return };
-        match self.off_paths[index].purpose {
+        let Some(index) = self.off_paths.list.iter().position(|known| known.validation.is_response(&data)) else {
+            return;
+        };
+        match self.off_paths.list[index].purpose {
             Purpose::Migrate | Purpose::Preferred => {}
             // The address that the path has left still works. The peer moves the path back by a
             // non-probing packet if it wants to (section 9.3.3).
-            Purpose::Respond | Purpose::Former => return self.off_paths[index].validation.stop(),
+            Purpose::Respond | Purpose::Former => return self.off_paths.list[index].validation.stop(),
             // The response counts when the peer's newest packets come from there.
             Purpose::Unanswered => return,
         }
-        let OffPath { path: id, addresses, remote_id, purpose, .. } = self.off_paths.remove(index);
+        let OffPath { path: id, addresses, remote_id, purpose, .. } = self.off_paths.list.remove(index);
         let Some(at) = self.path_index(id).filter(|at| self.paths[*at].is_open()) else { return };
         tracing::debug!(path = %id, to = %addresses.remote, socket = addresses.socket, "the path migrates");
         // Nothing sent on the old route counts for the new one (section 9.4).
@@ -317,104 +402,36 @@ impl SendHalf {
         path.recovery.backoff.reset();
         path.validation.stop();
         path.link.set_validated();
-        self.restart_ecn(at);
         let next_number = self.spaces[DATA + at].next_number;
-        self.paths[at].on_alive(now, next_number, exchange);
+        path.recovery.ecn.restart(next_number);
+        path.on_alive(now, next_number, exchange);
         // The server follows a non-probing packet (section 9.2), so one leaves at once.
         self.spaces[DATA + at].probes_due = 1;
-        self.retire_unused(id, left_id, exchange);
+        self.off_paths.retire_unused(&self.paths, id, left_id, exchange);
         exchange.to_control.push_back(ToControl::Migrated { path: id });
     }
 
-    // ── Timers and plans ─────────────────────────────────────────────────────────────────────────────────────────────
-
-    /// When [`on_off_path_timeout`](Self::on_off_path_timeout) must run.
-    pub(super) fn off_path_timeout(&self) -> Option<Instant> {
-        self.off_paths.iter().filter_map(|known| known.validation.timeout()).min()
-    }
-
-    /// Repeats challenges, and gives up an address that a path has left.
-    pub(super) fn on_off_path_timeout(&mut self, now: Instant, exchange: &mut Exchange) {
-        let mut index = 0;
-        while let Some(known) = self.off_paths.get_mut(index) {
-            let path = self.paths.iter().find(|path| path.id == known.path);
-            let former = path.and_then(|path| path.link.former.as_deref());
-            let challenges_max = match known.purpose {
-                // The path may still return to it, with the connection ID that belongs to it.
-                Purpose::Former if former.is_some_and(|former| former.addresses == known.addresses) => u8::MAX,
-                Purpose::Former => CHALLENGES_TO_FORMER_MAX,
-                Purpose::Preferred => CHALLENGES_TO_PREFERRED_MAX,
-                Purpose::Respond | Purpose::Unanswered | Purpose::Migrate => u8::MAX,
-            };
-            let is_over =
-                known.validation.on_timeout(now, self.side) && known.validation.unanswered() >= challenges_max;
-            if is_over {
-                self.forget_off_path(index, exchange);
-            } else {
-                index += 1;
-            }
-        }
-    }
-
     /// Plans one packet with the probing frames that are due to an address beside those of the
-    /// paths. Returns the index of its path and the address.
-    pub(super) fn plan_off_path(
-        &mut self,
-        socket_budget: &dyn Fn(u16) -> usize,
-        plan: &mut Plan,
-        exchange: &mut Exchange,
-    ) -> Option<(usize, Addresses)> {
-        for index in 0..self.off_paths.len() {
-            let known = &self.off_paths[index];
+    /// paths. Returns the address.
+    pub(super) fn plan_off_path(&mut self, pass: &mut Pass<'_>) -> Option<Addresses> {
+        for index in 0..self.off_paths.list.len() {
+            let known = &self.off_paths.list[index];
             let Some(at) = self.path_index(known.path) else { continue };
-            if !known.validation.has_due() || socket_budget(known.addresses.socket) == 0 {
+            if !known.validation.has_due() || pass.socket_budget(known.addresses.socket) == 0 {
                 continue;
             }
-            if let Some(addresses) = self.plan_probing_packet(at, index, plan) {
-                self.count_sealed_packets(1, exchange);
-                return Some((at, addresses));
+            let fields = self.fields(at, PacketType::OneRtt, self.header_form(at, Space::Data, 1), &[]);
+            let known = &mut self.off_paths.list[index];
+            if known.plan_packet(fields, &mut self.randomness.rng, pass.plan) {
+                pass.at = at;
+                self.spaces[DATA + at].next_number += 1;
+                self.seal.count_packets(1, self.config.key_update_interval, pass.exchange);
+                return Some(known.addresses);
             }
             // Not even a response fits into what the limit allows: the peer's next challenge
             // raises it.
-            self.off_paths[index].validation = Validation::default();
+            known.validation = Validation::default();
         }
         None
-    }
-
-    fn plan_probing_packet(&mut self, at: usize, index: usize, plan: &mut Plan) -> Option<Addresses> {
-        let number_len = self.number_len(at, Space::Data, 1);
-        let fixed_bit = self.fixed_bit(at, Space::Data);
-        let fields = self.fields(at, PacketType::OneRtt, number_len, &[], fixed_bit);
-        let known = &mut self.off_paths[index];
-        let fields = super::draft::HeaderFields { dcid: known.remote_id, ..fields };
-        // Datagrams of at least 1200 bytes, unless the limit of section 8.1 forbids it (sections
-        // 8.2.1 and 8.2.2).
-        let size_max = MIN_INITIAL_SIZE.min(usize::try_from(known.budget()).unwrap_or(usize::MAX));
-        let is_expanded = size_max == MIN_INITIAL_SIZE;
-        /// A type of at most two bytes, and eight bytes of data.
-        const FRAME_LEN_MAX: usize = 10;
-        if size_max < fields.len() + FRAME_LEN_MAX + TAG_LEN {
-            return None;
-        }
-        let mut draft = Draft::begin(plan, &fields, size_max)?;
-        while let Some(data) = known.validation.peek_response()
-            && draft.put(plan, &Frame::PathResponse(data))
-        {
-            known.validation.pop_response();
-        }
-        if draft.bytes_left >= FRAME_LEN_MAX
-            && let Some(data) = known.validation.take_challenge(&mut self.rng, is_expanded)
-        {
-            let fits = draft.put(plan, &Frame::PathChallenge(data));
-            debug_assert!(fits, "the length was checked");
-        }
-        let (number, padding, pieces_to) = (draft.number, size_max - draft.size(), plan.pieces.len());
-        let size = draft.finish(plan, &fields, padding, pieces_to);
-        known.sent_bytes += size as u64;
-        (plan.size_bytes, plan.segment_size, plan.datagram_count) = (size, size, 1);
-        plan.is_off_path = true;
-        plan.note_numbers(Space::Data, number, number);
-        self.spaces[DATA + at].next_number += 1;
-        Some(known.addresses)
     }
 }

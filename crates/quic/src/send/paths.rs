@@ -6,7 +6,7 @@
 //!        └────────────────────────┴── PATH_ABANDON, either way ──▶ Abandoned ◀─┘
 //! ```
 
-use units::{Duration, Instant, Rng};
+use units::{Duration, Instant};
 use wire::quic::{ConnectionId, PathId, Side, Space};
 
 use super::SendHalf;
@@ -47,10 +47,7 @@ struct PeerLiveness {
 impl SendHalf {
     /// The index of path `id`, if it exists.
     pub(crate) fn path_index(&self, id: PathId) -> Option<usize> {
-        if id == PathId::ZERO {
-            return Some(0);
-        }
-        self.paths.iter().position(|path| path.id == id)
+        path_index(&self.paths, id)
     }
 
     /// The index of the packet number space `space` on the path at index `at`.
@@ -74,7 +71,7 @@ impl SendHalf {
         remote_id: ConnectionId,
     ) -> &mut SendPath {
         debug_assert!(self.path_index(id).is_none(), "a path is opened once");
-        let rng = Rng::from_seed(self.seed).split(&format!("path {}", id.0));
+        let rng = self.randomness.of_path(id);
         let limited = self.side == Side::Server;
         let mut path = SendPath::new(id, addresses, remote_id, &self.config, !limited, &rng);
         path.limit_datagram_size(self.peer.udp_payload_size_max);
@@ -84,19 +81,8 @@ impl SendHalf {
         self.paths.push(path);
         self.stats.paths_opened += 1;
         self.spaces.push_path();
-        self.scheduler.get_or_insert_with(|| self.config.build_scheduler());
+        self.choice.scheduler.get_or_insert_with(|| self.config.build_scheduler());
         self.paths.last_mut().expect("it was added just now")
-    }
-
-    /// The peer sent a PATH_CHALLENGE. The response leaves on the same path.
-    pub(super) fn on_challenge(&mut self, now: Instant, id: PathId, data: [u8; 8]) {
-        if let Some(at) = self.path_index(id)
-            && self.paths[at].is_open()
-        {
-            let path = &mut self.paths[at];
-            path.validation.queue_response(data);
-            path.validation.on_peer_alive(now);
-        }
     }
 
     /// The peer sent a PATH_RESPONSE, which may arrive on any path (RFC 9000, section 8.2.3).
@@ -129,7 +115,7 @@ impl SendHalf {
     fn silence_deadline(&self, at: usize) -> Option<Instant> {
         let path = &self.paths[at];
         let sent_at = self.spaces[DATA + at].log.first_eliciting_sent_at()?;
-        let timeout = path.recovery.rtt.pto_base() + self.ack_frequency.max_ack_delay() + SILENCE_MARGIN;
+        let timeout = path.recovery.rtt.pto_base() + self.frames.ack_frequency.max_ack_delay() + SILENCE_MARGIN;
         Some(sent_at.max(path.recovery.acked_at) + timeout)
     }
 
@@ -140,8 +126,9 @@ impl SendHalf {
         let path = &self.paths[at];
         let sent_at = self.spaces[DATA + at].log.first_eliciting_sent_at()?;
         let margin = (SUSPECT_MARGIN * (1 << path.recovery.suspicion.false_count)).min(SILENCE_MARGIN);
-        let slack =
-            path.recovery.rtt.pto_base() - path.recovery.rtt.smoothed() + self.ack_frequency.max_ack_delay() + margin;
+        let slack = path.recovery.rtt.pto_base() - path.recovery.rtt.smoothed()
+            + self.frames.ack_frequency.max_ack_delay()
+            + margin;
         let others_respond = liveness.last_sent_at >= path.recovery.last_sent_at() + slack / 2;
         (others_respond && !path.recovery.suspicion.is_suspect)
             .then(|| (sent_at + path.recovery.rtt.smoothed()).max(path.recovery.acked_at) + slack)
@@ -235,7 +222,7 @@ impl SendHalf {
     /// Requeues the content of the oldest packets outstanding on a path, for other paths to carry
     /// or, if only this path may carry it, for when it responds.
     pub(super) fn move_content(&mut self, at: usize, bytes: u64) {
-        let mut runs = std::mem::take(&mut self.acked_runs);
+        let mut runs = std::mem::take(&mut self.scratch.runs);
         runs.clear();
         self.spaces[DATA + at].log.move_content(bytes, |_, _| true, |run| runs.push(*run));
         self.requeue_moved(at, runs);
@@ -244,7 +231,7 @@ impl SendHalf {
     /// As [`move_content`](Self::move_content), but leaves content that no other path may carry,
     /// which would return to this path.
     pub(super) fn move_elsewhere(&mut self, at: usize, bytes: u64) {
-        let mut runs = std::mem::take(&mut self.acked_runs);
+        let mut runs = std::mem::take(&mut self.scratch.runs);
         runs.clear();
         let (streams, paths) = (&self.streams, &self.paths[..]);
         let moves = |run: &Run, frames: &[SentFrame]| Self::may_go_elsewhere(streams, paths, at, run, frames);
@@ -260,11 +247,11 @@ impl SendHalf {
                 let frames = self.spaces[DATA + at].log.frames_of(&run).to_vec();
                 // DATAGRAM frames are not retransmitted, and are not lost yet either.
                 for frame in frames.into_iter().filter(|frame| *frame != SentFrame::Datagram) {
-                    self.requeue_frame(Space::Data, frame);
+                    self.frames.requeue(Space::Data, frame, &mut self.streams, &self.paths);
                 }
             }
         }
-        self.acked_runs = runs;
+        self.scratch.runs = runs;
     }
 
     /// Nothing more is sent on the path; its outstanding data go to other paths.
@@ -275,7 +262,7 @@ impl SendHalf {
         path.recovery.release_at = None;
         path.validation.stop();
         path.queues.drop_urgent();
-        self.forget_off_paths_of(id);
+        self.off_paths.forget_path(id);
         self.unpin_datagrams(at);
         self.forget_sent(at, 0);
         (self.spaces[DATA + at].probes_due, self.spaces[DATA + at].loss_time) = (0, None);
@@ -317,7 +304,7 @@ impl SendHalf {
     pub(super) fn path_timeout(&self) -> Option<Instant> {
         if self.paths.len() == 1 {
             let of_path = self.paths[0].validation.timeout();
-            return of_path.into_iter().chain(self.off_path_timeout()).min();
+            return of_path.into_iter().chain(self.off_paths.timeout()).min();
         }
         let liveness = self.liveness();
         let paths = (0..self.paths.len()).filter(|at| self.paths[*at].is_open());
@@ -326,7 +313,7 @@ impl SendHalf {
             let deadline = self.no_response_deadline(at, &liveness);
             [path.validation.timeout(), path.link.refused_until, deadline, self.keep_alive_at(path)]
         });
-        deadlines.chain([self.scheduler_deadline, self.off_path_timeout()]).flatten().min()
+        deadlines.chain([self.choice.deadline, self.off_paths.timeout()]).flatten().min()
     }
 
     /// When a path that carries nothing needs a PING: routers on the way forget it otherwise, and the keep-alive of
@@ -335,15 +322,13 @@ impl SendHalf {
         let is_idle = path.is_active() && path.recovery.in_flight == 0 && !path.pings.is_due;
         self.config
             .keep_alive
-            .filter(|_| is_idle && self.handshake_confirmed)
+            .filter(|_| is_idle && self.progress.is_confirmed)
             .map(|after| path.recovery.probe_anchor + after)
     }
 
     /// Repeats unanswered challenges, keeps paths alive, and finds paths that became suspect or silent.
     pub(super) fn on_path_timeout(&mut self, now: Instant, exchange: &mut Exchange) {
-        if self.scheduler_deadline.is_some_and(|at| at <= now) {
-            self.scheduler_deadline = None;
-        }
+        self.choice.on_timeout(now);
         for at in 0..self.paths.len() {
             if self.paths[at].link.refused_until.is_some_and(|until| until <= now) {
                 self.paths[at].link.refused_until = None;
@@ -374,7 +359,7 @@ impl SendHalf {
                 self.on_no_response(now, at, exchange);
             }
         }
-        self.on_off_path_timeout(now, exchange);
+        self.off_paths.on_timeout(now, &self.paths, exchange);
     }
 
     /// Sets the status that the peer is asked to use for a path. The frame is repeated after a
@@ -389,7 +374,7 @@ impl SendHalf {
     pub(crate) fn pto_interval(&self) -> Duration {
         let open = self.paths.iter().filter(|path| path.is_open());
         let longest = open.map(|path| path.recovery.rtt.pto_base()).max().unwrap_or(INTERVAL_MAX);
-        longest + self.ack_frequency.max_ack_delay()
+        longest + self.frames.ack_frequency.max_ack_delay()
     }
 
     /// Statistics of all paths.
@@ -437,6 +422,14 @@ impl SendHalf {
         };
         self.paths.iter().map(stats).collect()
     }
+}
+
+/// The index of path `id` in `paths`, if it exists.
+pub(super) fn path_index(paths: &[SendPath], id: PathId) -> Option<usize> {
+    if id == PathId::ZERO {
+        return Some(0);
+    }
+    paths.iter().position(|path| path.id == id)
 }
 
 impl PathState {

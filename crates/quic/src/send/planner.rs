@@ -2,8 +2,8 @@
 //!
 //! During the handshake, a plan is one datagram with coalesced packets of several spaces.
 //! Afterwards it is a batch of 1-RTT packets of one path, all of the same size except the last; the
-//! scheduler chooses the path. Each case has its own file; shared code is here. `at` is always the
-//! index of the path for which a plan is made.
+//! scheduler chooses the path. Each case has its own file; shared code is here. `pass` has what all
+//! steps of one plan need.
 
 mod central_acks;
 mod close;
@@ -12,11 +12,14 @@ mod data;
 mod datagram_run;
 mod handshake;
 mod packet_run;
+mod pass;
 mod paths;
 mod retransmit;
 
+pub(super) use pass::{HeaderForm, LoggedPacket, Pass};
+
 use recovery::SendStamp;
-use units::{Duration, Instant, Rng};
+use units::{Duration, Instant};
 use wire::quic::frame::{ack_len_max, emit_ack};
 use wire::quic::{PacketType, PathId, Space, number_len};
 
@@ -24,8 +27,9 @@ use super::SendHalf;
 use super::draft::{Draft, HeaderFields, lone_stream};
 use super::frames::SentFrame;
 use super::sent_log::{Content, Run};
+use crate::addresses::Addresses;
 use crate::exchange::{Exchange, ToControl, ToReceive};
-use crate::plan::{PLAN_DATAGRAMS_MAX, Plan};
+use crate::plan::Plan;
 use crate::receive::acks::snapshot::{AckSnapshot, Snapshot};
 use crate::spaces::DATA;
 
@@ -53,46 +57,58 @@ impl SendHalf {
         plan.clear();
         plan.planned_at = now;
         self.found_nothing_due = false;
-        let socket_budget = |socket: u16| socket_budget(socket).min(PLAN_DATAGRAMS_MAX);
-        let mut off_path = None;
-        let at = if self.close.is_some() {
-            let is_writable = |at: &usize| socket_budget(self.paths[*at].link.addresses.socket) > 0;
-            let due = (0..self.paths.len().min(64)).filter(|at| self.close_due & 1 << at != 0).find(is_writable);
-            if let Some(at) = due {
-                self.plan_close(at, plan);
-            }
-            due.unwrap_or(0)
-        } else if !self.off_paths.is_empty()
-            && let Some((at, addresses)) = self.plan_off_path(&socket_budget, plan, exchange)
-        {
-            off_path = Some(addresses);
-            at
-        } else if self.paths.len() > 1 {
-            self.plan_paths(now, snapshot, &socket_budget, plan, exchange)
-        } else {
-            let datagrams_max = socket_budget(self.paths[0].link.addresses.socket);
-            if datagrams_max == 0 {
-                return false;
-            }
-            self.streams.begin_plan(now, self.paths.first_mut());
-            if self.keys.has_handshake() {
-                self.plan_handshake(now, snapshot, plan, exchange);
-            } else if self.keys[DATA].is_some() {
-                self.plan_data(now, 0, PlanScope::All, snapshot, datagrams_max, plan, exchange);
-            }
-            self.streams.end_plan();
-            0
-        };
-        if plan.items.is_empty() {
+        let mut pass = Pass { now, at: 0, snapshot, socket_budget, plan, exchange };
+        let off_path = self.fill_plan(&mut pass);
+        if pass.is_empty() {
             return false;
         }
-        self.datagrams.on_planned(now);
+        self.note_planned(&mut pass, off_path);
+        true
+    }
+
+    /// Fills the plan, and chooses its path. Returns the address if it is not that of the path.
+    fn fill_plan(&mut self, pass: &mut Pass<'_>) -> Option<Addresses> {
+        if self.closing.is_begun() {
+            let is_writable = |at: &usize| pass.budget_of(&self.paths[*at]) > 0;
+            let due = (0..self.paths.len()).filter(|at| self.closing.is_due_on(*at)).find(is_writable);
+            if let Some(at) = due {
+                pass.at = at;
+                self.plan_close(at, pass.plan);
+            }
+            return None;
+        }
+        if !self.off_paths.is_empty()
+            && let Some(addresses) = self.plan_off_path(pass)
+        {
+            return Some(addresses);
+        }
+        if self.paths.len() > 1 {
+            self.plan_paths(pass);
+            return None;
+        }
+        let datagrams_max = pass.budget_of(&self.paths[0]);
+        if datagrams_max > 0 {
+            self.streams.begin_plan(pass.now, self.paths.first_mut());
+            if self.seal.by_space.has_handshake() {
+                self.plan_handshake(pass);
+            } else if self.seal.by_space[DATA].is_some() {
+                self.plan_data(pass, PlanScope::All, datagrams_max);
+            }
+            self.streams.end_plan();
+        }
+        None
+    }
+
+    /// Completes a plan with keys and addresses, and counts it.
+    fn note_planned(&mut self, pass: &mut Pass<'_>, off_path: Option<Addresses>) {
+        let plan = &mut *pass.plan;
+        self.datagrams.on_planned(pass.now);
         for space in Space::ALL {
             if plan.numbers[space.index()].is_some() {
-                plan.keys[space.index()].clone_from(&self.keys[space.index()]);
+                plan.keys[space.index()].clone_from(&self.seal.by_space[space.index()]);
             }
         }
-        let path = &mut self.paths[at];
+        let path = &mut self.paths[pass.at];
         plan.path = path.id;
         plan.addresses = Some(off_path.unwrap_or(path.link.addresses));
         plan.ecn = path.recovery.ecn.codepoint();
@@ -104,80 +120,60 @@ impl SendHalf {
         self.stats.bytes_sent += plan.size_bytes as u64;
         self.stats.packets_sent += plan.packet_count as u64;
         self.stats.plans += 1;
-        true
     }
 
-    pub(super) fn fields<'a>(
-        &self,
-        at: usize,
-        ty: PacketType,
-        number_len: usize,
-        token: &'a [u8],
-        fixed_bit: bool,
-    ) -> HeaderFields<'a> {
+    pub(super) fn fields<'a>(&self, at: usize, ty: PacketType, form: HeaderForm, token: &'a [u8]) -> HeaderFields<'a> {
         let path = &self.paths[at];
         HeaderFields {
             ty,
-            version: self.version,
+            version: self.long.version,
             number: self.spaces[Self::index_of(ty.space(), at)].next_number,
-            number_len,
+            number_len: form.number_len,
             dcid: path.link.remote_id,
-            scid: self.local_id,
+            scid: self.long.local_id,
             token,
-            key_phase: self.key_phase % 2 == 1,
-            fixed_bit,
+            key_phase: self.seal.phase_bit(),
+            fixed_bit: form.fixed_bit,
         }
     }
 
     /// RFC 9287: a random QUIC bit for a peer that ignores it. Never on Initial packets, which a
     /// server may have to route before it knows our parameters (section 3.1 allows those only with
     /// a token from the same server).
-    ///
-    /// A function of the path and the first packet number, so that polling for a plan without data
-    /// does not change the bit of the plan that follows.
-    pub(super) fn fixed_bit(&self, at: usize, space: Space) -> bool {
+    fn fixed_bit(&self, at: usize, space: Space) -> bool {
         let greases = self.peer.grease_quic_bit && self.config.grease && space != Space::Initial;
         let number = self.spaces[Self::index_of(space, at)].next_number;
-        // After 2^32 packets the bits repeat those of another path, which is harmless.
-        let of_path = (space.index() as u64) << 62 ^ u64::from(self.paths[at].id.0) << 32;
-        !greases || Rng::from_seed(self.seed ^ of_path ^ number).next_u64() & 1 == 0
+        !greases || self.randomness.greased_bit(self.paths[at].id, space, number)
     }
 
-    /// Length of the packet numbers of the next `count` packets, bytes.
-    pub(super) fn number_len(&self, at: usize, space: Space, count: u64) -> usize {
-        let space = &self.spaces[Self::index_of(space, at)];
-        number_len(space.next_number + count, space.largest_acked)
+    /// The form of the headers of the next `count` packets.
+    pub(super) fn header_form(&self, at: usize, space: Space, count: u64) -> HeaderForm {
+        let numbers = &self.spaces[Self::index_of(space, at)];
+        HeaderForm {
+            number_len: number_len(numbers.next_number + count, numbers.largest_acked),
+            fixed_bit: self.fixed_bit(at, space),
+        }
     }
 
-    fn maybe_skip_number(&mut self, at: usize, plan: &Plan) {
+    fn maybe_skip_number(&mut self, pass: &Pass<'_>) {
         // Only between plans: the packet numbers of a plan are consecutive.
-        if plan.items.is_empty() {
-            self.paths[at].numbers.maybe_skip(&mut self.spaces[DATA + at], &mut self.rng);
+        if pass.is_empty() {
+            self.paths[pass.at].numbers.maybe_skip(&mut self.spaces[DATA + pass.at], &mut self.randomness.rng);
         }
     }
 
     /// Logs a packet, unless nothing about it needs to be remembered.
-    #[expect(clippy::too_many_arguments, reason = "one packet's facts; a struct would only rename them")]
-    pub(super) fn record(
-        &mut self,
-        now: Instant,
-        at: usize,
-        space: Space,
-        number: u64,
-        size: usize,
-        eliciting: bool,
-        in_flight: bool,
-        frames: &mut Vec<SentFrame>,
-        exchange: &mut Exchange,
-    ) {
+    pub(super) fn record(&mut self, pass: &mut Pass<'_>, packet: LoggedPacket, frames: &mut Vec<SentFrame>) {
+        let LoggedPacket { space, number, size, eliciting, in_flight } = packet;
+        let sent_to = &mut self.spaces[Self::index_of(space, pass.at)];
         if !in_flight {
             // Neither ack-eliciting nor in flight: only its time may be of use.
-            self.spaces[Self::index_of(space, at)].ack_only.on_sent(number, now);
-            self.note_first_sent(space, number, exchange);
+            sent_to.ack_only.on_sent(number, pass.now);
+            note_first_sent(space, number, pass.exchange);
             frames.clear();
             return;
         }
-        let log = &mut self.spaces[Self::index_of(space, at)].log;
+        let log = &mut sent_to.log;
         let content = match lone_stream(frames) {
             Some((id, range)) => {
                 frames.clear();
@@ -191,51 +187,30 @@ impl SendHalf {
         };
         let stamp = SendStamp::default();
         let (size, moved) = (size as u16, false);
-        let run = Run { first: number, count: 1, size, eliciting, moved, sent_at: now, stamp, content };
-        self.log_run(at, space, run, exchange);
+        let run = Run { first: number, count: 1, size, eliciting, moved, sent_at: pass.now, stamp, content };
+        self.log_run(pass, space, run);
     }
 
     /// Logs packets that count as in flight, and updates the timers and counters that depend on
     /// them.
-    fn log_run(&mut self, at: usize, space: Space, mut run: Run, exchange: &mut Exchange) {
+    fn log_run(&mut self, pass: &mut Pass<'_>, space: Space, mut run: Run) {
         let (now, bytes) = (run.sent_at, run.in_flight_bytes());
-        self.note_first_sent(space, run.first, exchange);
+        note_first_sent(space, run.first, pass.exchange);
         if run.eliciting {
             if !self.elicited {
                 self.elicited = true;
-                exchange.to_control.push_back(ToControl::ElicitingSent { at: now });
+                pass.exchange.to_control.push_back(ToControl::ElicitingSent { at: now });
             }
-            (self.paths[at].recovery.probe_anchor, self.paths[at].pings.is_due) = (now, false);
+            let path = &mut self.paths[pass.at];
+            (path.recovery.probe_anchor, path.pings.is_due) = (now, false);
         }
-        let path = &mut self.paths[at];
+        let path = &mut self.paths[pass.at];
         path.recovery.in_flight += bytes;
         if bytes > 0 {
             run.stamp = path.recovery.delivery.on_sent(now, bytes, path.recovery.in_flight);
         }
-        self.spaces[Self::index_of(space, at)].log.push(run);
+        self.spaces[Self::index_of(space, pass.at)].log.push(run);
         path.recovery.congestion.on_sent(now, bytes, path.recovery.in_flight);
-    }
-
-    fn note_first_sent(&self, space: Space, number: u64, exchange: &mut Exchange) {
-        if number == 0 {
-            exchange.to_control.push_back(ToControl::FirstSent(space));
-        }
-    }
-
-    /// Requests a key update before the AEAD's confidentiality limit is near (RFC 9001, section
-    /// 6.6).
-    pub(super) fn count_sealed_packets(&mut self, packets: u64, exchange: &mut Exchange) {
-        let before = self.sealed_in_phase;
-        self.sealed_in_phase += packets;
-        if before < self.config.key_update_interval && self.sealed_in_phase >= self.config.key_update_interval {
-            exchange.to_control.push_back(ToControl::KeyWornOut);
-        }
-        // A peer that never follows a key update must not make us exceed the limit (RFC 9001,
-        // section 6.6).
-        let limit = self.keys[DATA].as_ref().map_or(u64::MAX, |keys| keys.packet.confidentiality_limit());
-        if self.sealed_in_phase.saturating_add(PLAN_DATAGRAMS_MAX as u64) > limit {
-            exchange.to_control.push_back(ToControl::KeyExhausted);
-        }
     }
 }
 
@@ -263,18 +238,21 @@ impl PlanScope {
     }
 }
 
+fn note_first_sent(space: Space, number: u64, exchange: &mut Exchange) {
+    if number == 0 {
+        exchange.to_control.push_back(ToControl::FirstSent(space));
+    }
+}
+
 /// Writes an acknowledgement; with `multipath` it names its path (multipath draft-21, section 2.3).
-#[expect(clippy::too_many_arguments, reason = "one packet's context; a struct would only rename them")]
 fn put_ack(
-    now: Instant,
+    pass: &mut Pass<'_>,
     space: Space,
     path: PathId,
     multipath: bool,
     ack: &AckSnapshot,
     draft: &mut Draft,
-    plan: &mut Plan,
     frames: &mut Vec<SentFrame>,
-    exchange: &mut Exchange,
 ) {
     let Some(largest) = ack.ranges.max() else { return };
     // The number of ranges that always fit: each takes at most two eight-byte integers besides the
@@ -285,12 +263,12 @@ fn put_ack(
         return;
     }
     let ranges = ack.ranges.iter().rev().take(ACK_RANGES_SENT_MAX.min(fit)).map(|range| range.start..=range.end - 1);
-    let delay = now.saturating_since(ack.largest_at);
+    let delay = pass.now.saturating_since(ack.largest_at);
     let delay = if space == Space::Data { delay } else { Duration::ZERO };
     let named = (multipath && space == Space::Data).then_some(path);
     let counts = ack.ecn_counts();
-    draft.put_head(plan, |out| emit_ack(named, delay.as_micros() >> ACK_DELAY_EXPONENT, ranges, counts, out));
-    plan.acks[space.index()] = true;
+    draft.put_head(pass.plan, |out| emit_ack(named, delay.as_micros() >> ACK_DELAY_EXPONENT, ranges, counts, out));
+    pass.plan.acks[space.index()] = true;
     frames.push(SentFrame::Ack { path, largest });
-    exchange.to_receive.push_back(ToReceive::AckSent { space, path, eliciting: ack.eliciting });
+    pass.exchange.to_receive.push_back(ToReceive::AckSent { space, path, eliciting: ack.eliciting });
 }

@@ -29,25 +29,19 @@ impl SendHalf {
 
     /// Data do not wait for a path that is silent, closed or refused by the system, or whose socket
     /// stays full: the stream would stall with it.
-    pub(super) fn release_stalled_resends(&mut self, now: Instant, socket_budget: &dyn Fn(u16) -> usize) {
+    pub(super) fn release_stalled_resends(&mut self, now: Instant, is_writable: impl Fn(&SendPath) -> bool) {
         for at in 0..self.paths.len() {
             let path = &mut self.paths[at];
             if path.queues.resends.is_empty() {
                 continue;
             }
-            path.link.note_writable(now, socket_budget(path.link.addresses.socket) > 0);
+            let is_writable = is_writable(path);
+            path.link.note_writable(now, is_writable);
             let is_stuck = path.socket_stuck_at().is_some_and(|socket_stuck_at| socket_stuck_at <= now);
             if is_stuck || !path.is_usable() {
                 path.queues.release_resends(&mut self.streams);
             }
         }
-    }
-
-    /// Nothing can leave now: check again when a full socket has been full for too long.
-    pub(super) fn schedule_resend_check(&mut self, now: Instant) {
-        let waiting = self.paths.iter().filter(|path| !path.queues.resends.is_empty());
-        let socket_stuck_at = waiting.filter_map(SendPath::socket_stuck_at).filter(|at| *at > now).min();
-        self.scheduler_deadline = self.scheduler_deadline.into_iter().chain(socket_stuck_at).min();
     }
 }
 
@@ -124,7 +118,7 @@ mod tests {
             fail(&mut send.paths[1]);
             send.requeue_stream(DATA + 1, ID, 20..30, false);
             assert_eq!(waiting(&send, 1).len(), 1, "what is lost then goes to all paths");
-            send.release_stalled_resends(Instant::ZERO, &|_| 1);
+            send.release_stalled_resends(Instant::ZERO, |_| true);
             assert!(waiting(&send, 1).is_empty(), "and so does what waits already");
         }
         let mut send = send_half(Policy::CRCA);

@@ -29,7 +29,7 @@ impl SendHalf {
         !self.has_anything_due()
             && self.spaces.iter().all(|space| space.log.run_count() == 0)
             && self.paths.iter().all(SendPath::is_active)
-            && self.close.is_none()
+            && !self.closing.is_begun()
     }
 
     /// The number of paths.
@@ -45,6 +45,6 @@ impl SendHalf {
             addresses: path.link.addresses,
             next_number: self.spaces[DATA + at].next_number,
         });
-        Some(IdleSendHalf { paths: paths.collect(), seal: self.keys[DATA].clone()? })
+        Some(IdleSendHalf { paths: paths.collect(), seal: self.seal.by_space[DATA].clone()? })
     }
 }

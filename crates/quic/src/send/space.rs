@@ -1,11 +1,14 @@
 //! The sender's view of one packet number space: which numbers were sent.
 
 use units::Instant;
-use wire::quic::frame::EcnCounts;
+use wire::quic::frame::{EcnCounts, Frame};
 
 use super::ack_only::AckOnlyTimes;
+use super::draft::Draft;
+use super::frames::SentFrame;
 use super::sent_log::SentLog;
 use crate::error::TransportError;
+use crate::plan::Plan;
 use crate::queue::Queue;
 use crate::spaces::Vacant;
 
@@ -59,6 +62,18 @@ impl SendSpace {
         }
         self.skipped.push_back(self.next_number);
         self.next_number += 1;
+    }
+
+    /// Adds a PING if a probe is due and the packet has nothing else that elicits an acknowledgement, and
+    /// counts the probe.
+    pub(crate) fn put_probe_ping(&mut self, draft: &mut Draft, plan: &mut Plan, frames: &mut Vec<SentFrame>) {
+        if self.probes_due == 0 {
+            return;
+        }
+        if !draft.eliciting && draft.put(plan, &Frame::Ping) {
+            frames.push(SentFrame::Ping);
+        }
+        self.probes_due -= u8::from(draft.eliciting);
     }
 
     /// Frees unused memory.

@@ -8,6 +8,7 @@ mod blocked;
 mod classes;
 mod credit;
 mod early;
+mod fill;
 mod reset;
 mod write_limits;
 
@@ -125,6 +126,14 @@ impl SendStream {
     }
 }
 
+/// Initial credit of streams by initiator, from the peer's transport parameters.
+#[derive(Debug, Default)]
+struct InitialCredit {
+    bidi_local: u64,
+    bidi_remote: u64,
+    uni: u64,
+}
+
 /// The sending parts of all streams of a connection.
 #[derive(Debug)]
 pub(crate) struct SendStreams {
@@ -153,10 +162,7 @@ pub(crate) struct SendStreams {
     data_sent: u64,
     data_blocked: DeliveryState,
     data_blocked_at: Option<u64>,
-    /// Initial credit by initiator, from the peer's transport parameters.
-    initial_bidi_local: u64,
-    initial_bidi_remote: u64,
-    initial_uni: u64,
+    initial: InitialCredit,
     /// State of classes, created with the first limit.
     classes: Option<Box<Classes>>,
     /// Bytes held in all buffers, and their limit.
@@ -183,9 +189,7 @@ impl SendStreams {
             data_sent: 0,
             data_blocked: DeliveryState::Unset,
             data_blocked_at: None,
-            initial_bidi_local: 0,
-            initial_bidi_remote: 0,
-            initial_uni: 0,
+            initial: InitialCredit::default(),
             classes: None,
             held_bytes: 0,
             held_bytes_max,

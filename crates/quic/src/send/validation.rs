@@ -6,7 +6,10 @@
 
 use units::{Duration, Instant, Rng};
 use wire::quic::Side;
+use wire::quic::frame::Frame;
 
+use super::draft::Draft;
+use crate::plan::Plan;
 use crate::queue::Queue;
 
 /// Challenges whose response still counts: a response may arrive late, and each challenge has data
@@ -36,6 +39,10 @@ const SERVER_INTERVAL_MAX: Duration = Duration::from_secs(60);
 
 /// The longest interval between two challenges.
 pub(crate) const INTERVAL_MAX: Duration = Duration::from_secs(1);
+
+/// Length of PATH_CHALLENGE and PATH_RESPONSE, at most: a type of at most two bytes, and eight bytes of
+/// data.
+pub(crate) const PROBING_FRAME_LEN_MAX: usize = 10;
 
 /// A challenge that we sent.
 #[derive(Debug, Clone, Copy)]
@@ -145,7 +152,7 @@ impl Validation {
     }
 
     /// A packet of the peer arrived, so challenges may succeed again.
-    pub(crate) fn on_peer_alive(&mut self, now: Instant) {
+    fn on_peer_alive(&mut self, now: Instant) {
         if self.unanswered >= UNANSWERED_MAX && self.next_at.is_some() {
             self.start(now, FIRST_INTERVAL);
         }
@@ -185,7 +192,7 @@ impl Validation {
 
     /// The challenge that is due, with unpredictable data that is new each time (section 8.2.1).
     /// `is_expanded`: its datagram has the minimum size that every path must carry.
-    pub(crate) fn take_challenge(&mut self, rng: &mut Rng, is_expanded: bool) -> Option<[u8; 8]> {
+    fn take_challenge(&mut self, rng: &mut Rng, is_expanded: bool) -> Option<[u8; 8]> {
         if !std::mem::take(&mut self.is_due) {
             return None;
         }
@@ -207,6 +214,12 @@ impl Validation {
         self.outstanding.iter().any(|outstanding| outstanding.data == *data && outstanding.is_expanded)
     }
 
+    /// The peer sent a challenge from the path's address.
+    pub(crate) fn on_challenge(&mut self, now: Instant, data: [u8; 8]) {
+        self.queue_response(data);
+        self.on_peer_alive(now);
+    }
+
     /// The peer sent a challenge.
     pub(crate) fn queue_response(&mut self, data: [u8; 8]) {
         if self.responses.len() == RESPONSES_MAX {
@@ -215,14 +228,45 @@ impl Validation {
         self.responses.push_back(data);
     }
 
+    /// Adds the responses to the peer's challenges; false if there are none or none fits.
+    pub(crate) fn fill_responses(&mut self, draft: &mut Draft, plan: &mut Plan) -> bool {
+        let mut responded = false;
+        while let Some(data) = self.peek_response()
+            && draft.put(plan, &Frame::PathResponse(data))
+        {
+            self.pop_response();
+            responded = true;
+        }
+        responded
+    }
+
+    /// Adds the challenge that is due; false if there is none or it does not fit. `is_expanded` as for
+    /// [`take_challenge`](Self::take_challenge).
+    pub(crate) fn fill_challenge(
+        &mut self,
+        rng: &mut Rng,
+        is_expanded: bool,
+        draft: &mut Draft,
+        plan: &mut Plan,
+    ) -> bool {
+        if draft.bytes_left >= PROBING_FRAME_LEN_MAX
+            && let Some(data) = self.take_challenge(rng, is_expanded)
+        {
+            let fits = draft.put(plan, &Frame::PathChallenge(data));
+            debug_assert!(fits, "the length was checked");
+            return true;
+        }
+        false
+    }
+
     /// The oldest response waiting.
-    pub(crate) fn peek_response(&self) -> Option<[u8; 8]> {
+    fn peek_response(&self) -> Option<[u8; 8]> {
         self.responses.front().copied()
     }
 
     /// The response is sent. It is not retransmitted if lost: the peer sends another challenge (RFC
     /// 9000, section 13.3).
-    pub(crate) fn pop_response(&mut self) {
+    fn pop_response(&mut self) {
         self.responses.pop_front();
         self.is_response_unacked = true;
     }

@@ -9,8 +9,13 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use units::Instant;
+use wire::quic::frame::{datagram_header_len, emit_datagram_header};
 
 use super::datagram_window::{DatagramWindow, WINDOW_FIRST};
+use super::draft::Draft;
+use super::frames::SentFrame;
+use super::streams::SendStreams;
+use crate::plan::Plan;
 use crate::queue::Queue;
 
 /// Datagrams that wait. A connection that sends none holds a pointer.
@@ -104,6 +109,48 @@ impl WaitingDatagrams {
     /// The one in front, if `wanted` says so.
     pub(super) fn pop_front_if(&mut self, wanted: impl FnOnce(&Bytes) -> bool) -> Option<Bytes> {
         if wanted(self.front()?) { self.pop_front() } else { None }
+    }
+
+    /// Adds the datagrams that wait, as far as they fit. Returns how many were dropped because they are
+    /// longer than `len_max`.
+    pub(super) fn fill(
+        &mut self,
+        len_max: usize,
+        streams: &mut SendStreams,
+        draft: &mut Draft,
+        plan: &mut Plan,
+        frames: &mut Vec<SentFrame>,
+    ) -> u64 {
+        let mut lost = 0;
+        while let Some(data) = self.front() {
+            if data.len() > len_max {
+                // Too large for any packet because the path's limit shrank: drop it rather than
+                // block the queue.
+                self.pop_front();
+                lost += 1;
+                continue;
+            }
+            let fits = |last| datagram_header_len(data.len(), last) + data.len() <= draft.bytes_left;
+            // A DATAGRAM frame without a length field must be the last one in its packet. During
+            // the handshake, other packets in the same datagram may take the remaining space even
+            // then.
+            if !fits(false) && (draft.body_len > 0 || !fits(true)) {
+                return lost;
+            }
+            let data = self.pop_front().expect("the queue is not empty");
+            let last = datagram_header_len(data.len(), false) + data.len() > draft.bytes_left;
+            draft.put_head(plan, |out| emit_datagram_header(data.len(), last, out));
+            plan.push_chunk_piece(&data, 0, data.len());
+            draft.add_payload(data.len());
+            draft.eliciting = true;
+            streams.on_datagram_taken();
+            frames.push(SentFrame::Datagram);
+            if last {
+                draft.bytes_left = 0;
+                return lost;
+            }
+        }
+        lost
     }
 
     /// A plan was made, with those taken since the last one.

@@ -1,7 +1,7 @@
 //! What a path's acknowledgements say of it: round trips, congestion control, pacing, what is in flight,
 //! and whether responses are overdue.
 
-use recovery::{CongestionController, DeliveryRate, Pacer, PtoBackoff, RttEstimator};
+use recovery::{AckEvent, CongestionController, DeliveryRate, Pacer, PtoBackoff, RttEstimator};
 use units::{Duration, Instant, Rate, Rng};
 use wire::quic::PathId;
 
@@ -142,6 +142,43 @@ impl PathRecovery {
             self.release_at = Some(self.pacer.next_release(now, rate, size as u64));
         }
         window.min(paced)
+    }
+
+    /// Takes an RTT sample from a packet that left at `sent_at` and was acknowledged after `delay` at the
+    /// peer.
+    pub(crate) fn take_round_trip(&mut self, now: Instant, sent_at: Instant, delay: Duration) {
+        self.rtt.update(now.saturating_since(sent_at), delay);
+        self.first_rtt_sample_at.get_or_insert(now);
+    }
+
+    /// Packets of `bytes` were acknowledged, the newest of which left at `newest_sent_at`.
+    pub(crate) fn on_newly_acked(
+        &mut self,
+        now: Instant,
+        bytes: u64,
+        newest_sent_at: Instant,
+        round_ended: bool,
+        has_background: bool,
+    ) {
+        let event = AckEvent {
+            now,
+            bytes,
+            newest_sent_at,
+            in_flight: self.in_flight,
+            app_limited: self.app_limited,
+            round_ended,
+            latest_rtt: self.rtt.latest(),
+            rate: self.delivery.take_sample(&self.rtt),
+        };
+        self.congestion.on_ack(&event, &self.rtt);
+        if let Some(queue) = &mut self.scavenger {
+            if has_background {
+                queue.on_ack(now, self.rtt.latest(), round_ended);
+            } else {
+                self.scavenger = None;
+            }
+        }
+        self.probe_anchor = now;
     }
 
     /// About when the peer sent the last response on the path, an acknowledgement or a

@@ -3,10 +3,7 @@
 use units::Instant;
 use wire::quic::{PathId, Space};
 
-use super::put_ack;
-use crate::exchange::Exchange;
-use crate::plan::Plan;
-use crate::receive::acks::snapshot::Snapshot;
+use super::{Pass, put_ack};
 use crate::send::SendHalf;
 use crate::send::draft::Draft;
 use crate::send::frames::SentFrame;
@@ -29,10 +26,9 @@ impl SendHalf {
     /// Acknowledgements are not congestion controlled (RFC 9000, section 13.2), so a full window
     /// does not matter. The peer does not acknowledge them either, so a path on which nothing
     /// arrives while others receive counts as cut long before it is silent.
-    pub(super) fn choose_ack_path(&self, socket_budget: &dyn Fn(u16) -> usize) -> Option<usize> {
-        let can_send = |path: &SendPath| {
-            path.is_open() && path.link.refused_until.is_none() && socket_budget(path.link.addresses.socket) > 0
-        };
+    pub(super) fn choose_ack_path(&self, pass: &Pass<'_>) -> Option<usize> {
+        let can_send =
+            |path: &SendPath| path.is_open() && path.link.refused_until.is_none() && pass.budget_of(path) > 0;
         let active = self.paths.iter().filter(|path| path.is_active());
         let received_at = active.map(|path| path.link.received_at).max().unwrap_or(Instant::ZERO);
         let rank = |path: &SendPath| -> Rank {
@@ -43,7 +39,7 @@ impl SendHalf {
         };
         let usable = (0..self.paths.len()).filter(|at| can_send(&self.paths[*at]));
         let (at, best) = usable.map(|at| (at, rank(&self.paths[at]))).min_by_key(|(_, rank)| *rank)?;
-        let present = self.ack_path.filter(|at| self.paths.get(*at).is_some_and(can_send));
+        let present = self.choice.ack_path.filter(|at| self.paths.get(*at).is_some_and(can_send));
         let is_kept = present.filter(|at| {
             let kept = rank(&self.paths[*at]);
             (kept.0, kept.1, kept.2) == (best.0, best.1, best.2)
@@ -60,26 +56,17 @@ impl SendHalf {
     pub(super) fn carries_centrally(&self, at: usize, path: PathId) -> bool {
         let is_own = self.paths[at].id == path;
         let is_apart = |path: &SendPath| path.phase.state == PathState::Validating && path.link.refused_until.is_none();
-        if self.path_of(path).is_some_and(is_apart) { is_own } else { self.ack_path == Some(at) }
+        if self.path_of(path).is_some_and(is_apart) { is_own } else { self.choice.ack_path == Some(at) }
     }
 
     /// Puts the pending acknowledgements of all paths into the packet, those that are due first. An
     /// acknowledgement that does not fit stays due and leaves in the next packet.
-    #[expect(clippy::too_many_arguments, reason = "one packet's context; a struct would only rename them")]
-    pub(super) fn put_all_acks(
-        &self,
-        now: Instant,
-        at: usize,
-        snapshot: &Snapshot,
-        draft: &mut Draft,
-        plan: &mut Plan,
-        frames: &mut Vec<SentFrame>,
-        exchange: &mut Exchange,
-    ) {
+    pub(super) fn put_all_acks(&self, pass: &mut Pass<'_>, draft: &mut Draft, frames: &mut Vec<SentFrame>) {
+        let snapshot = pass.snapshot;
         for is_due in [true, false] {
             for (path, ack) in snapshot.data_paths().filter(|(_, ack)| ack.is_pending() && ack.is_due() == is_due) {
-                if self.carries_centrally(at, path) {
-                    put_ack(now, Space::Data, path, true, ack, draft, plan, frames, exchange);
+                if self.carries_centrally(pass.at, path) {
+                    put_ack(pass, Space::Data, path, true, ack, draft, frames);
                 }
             }
         }

@@ -5,12 +5,10 @@
 //! take would choose them.
 
 use scheduler::Demand;
-use units::{Duration, Instant};
+use units::Duration;
 
+use super::Pass;
 use crate::class::PathSet;
-use crate::exchange::Exchange;
-use crate::plan::Plan;
-use crate::receive::acks::snapshot::Snapshot;
 use crate::send::SendHalf;
 use crate::send::frames::SentFrame;
 use crate::send::path::SendPath;
@@ -23,24 +21,16 @@ use crate::send::streams::SendStreams;
 const DATAGRAMS_FOLLOW: Duration = Duration::from_millis(50);
 
 impl SendHalf {
-    /// Fills `plan` when there are several paths and some streams may not take all of them. Returns
-    /// the index of the path.
-    pub(super) fn plan_confined(
-        &mut self,
-        now: Instant,
-        snapshot: &Snapshot,
-        socket_budget: &dyn Fn(u16) -> usize,
-        plan: &mut Plan,
-        exchange: &mut Exchange,
-    ) -> usize {
+    /// Fills the plan when there are several paths and some streams may not take all of them.
+    pub(super) fn plan_confined(&mut self, pass: &mut Pass<'_>) {
         let sets = self.path_sets_due();
-        let at = self.plan_chosen(now, &sets, snapshot, socket_budget, plan, exchange);
-        if !plan.items.is_empty() {
-            return at;
+        self.plan_chosen(pass, &sets);
+        if !pass.is_empty() {
+            return;
         }
         // Overdue data of certain paths may have been requeued meanwhile.
         let sets = self.path_sets_due();
-        self.plan_chosen(now, &sets, snapshot, socket_budget, plan, exchange)
+        self.plan_chosen(pass, &sets);
     }
 
     /// The path sets that data wait for, the most urgent first. The set of all paths is always

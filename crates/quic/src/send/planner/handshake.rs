@@ -1,68 +1,47 @@
 //! During the handshake: one datagram with coalesced packets of several spaces.
 
-use units::Instant;
-use wire::quic::frame::{Frame, crypto_header_len, emit_crypto_header};
 use wire::quic::{MIN_INITIAL_SIZE, PathId, Side, Space};
 
-use super::{PlanScope, put_ack};
-use crate::exchange::Exchange;
+use super::{LoggedPacket, Pass, PlanScope, put_ack};
 use crate::plan::Plan;
-use crate::receive::acks::snapshot::{AckSnapshot, Snapshot};
 use crate::send::SendHalf;
 use crate::send::draft::{Draft, HeaderFields};
 use crate::send::frames::SentFrame;
 
 impl SendHalf {
-    pub(super) fn plan_handshake(
-        &mut self,
-        now: Instant,
-        snapshot: &Snapshot,
-        plan: &mut Plan,
-        exchange: &mut Exchange,
-    ) {
+    pub(super) fn plan_handshake(&mut self, pass: &mut Pass<'_>) {
         let path = &self.paths[0];
         let size_max = path.size.bytes().min(usize::try_from(path.link.amplification_budget()).unwrap_or(usize::MAX));
         let has_window = path.recovery.available_window() >= size_max as u64;
-        let has_data = if self.is_early {
+        let has_data = if self.seal.is_early {
             self.streams.has_ready()
         } else {
-            self.handshake_complete && (self.has_control_due() || self.streams.has_ready())
+            self.progress.is_complete && (self.has_control_due() || self.streams.has_ready())
         };
-        let is_paced = self.paths[0].recovery.data_budget(now, size_max, has_data) >= size_max as u64;
-        let token = std::mem::take(&mut self.token);
+        let is_paced = self.paths[0].recovery.data_budget(pass.now, size_max, has_data) >= size_max as u64;
+        let token = std::mem::take(&mut self.long.token);
         let (mut drafts, mut contents) = (Vec::with_capacity(3), Vec::with_capacity(3));
         let mut used = 0;
         let (mut needs_padding, mut frames) = (false, Vec::new());
         for space in Space::ALL {
-            let may_send = space != Space::Data || self.handshake_complete || self.is_early;
-            if self.keys[space.index()].is_none() || !may_send {
+            let may_send = space != Space::Data || self.progress.is_complete || self.seal.is_early;
+            if !self.seal.has(space) || !may_send {
                 continue;
             }
-            let fixed_bit = self.fixed_bit(0, space);
-            let number_len = self.number_len(0, space, 1);
-            let fields = self.fields(0, self.packet_type(space), number_len, &token, fixed_bit);
-            let Some(mut draft) = Draft::begin(plan, &fields, size_max.saturating_sub(used)) else { break };
+            let fields = self.fields(0, self.seal.packet_type(space), self.header_form(0, space, 1), &token);
+            let Some(mut draft) = Draft::begin(pass.plan, &fields, size_max.saturating_sub(used)) else { break };
             let may_elicit = self.may_elicit(space, size_max, has_window, is_paced);
-            if space == Space::Data && self.is_early {
-                self.fill_early(may_elicit, &mut draft, plan, &mut frames);
+            if space == Space::Data && self.seal.is_early {
+                if may_elicit {
+                    self.streams.fill(&mut draft, pass.plan, &mut frames);
+                }
             } else if space == Space::Data {
-                self.fill_data(
-                    now,
-                    0,
-                    PlanScope::All,
-                    Some(snapshot),
-                    may_elicit,
-                    &mut draft,
-                    plan,
-                    &mut frames,
-                    exchange,
-                );
+                self.fill_data(pass, PlanScope::All, true, may_elicit, &mut draft, &mut frames);
             } else {
-                let ack = snapshot.get(space, PathId::ZERO);
-                self.fill_handshake(now, space, ack, may_elicit, &mut draft, plan, &mut frames, exchange);
+                self.fill_handshake(pass, space, may_elicit, &mut draft, &mut frames);
             }
             if draft.body_len == 0 {
-                draft.abandon(plan);
+                draft.abandon(pass.plan);
                 continue;
             }
             // A client pads every datagram with an Initial packet, a server those with an
@@ -70,16 +49,15 @@ impl SendHalf {
             needs_padding |= space == Space::Initial && (self.side == Side::Client || draft.eliciting);
             used += draft.size();
             self.spaces[space.index()].next_number += 1;
-            drafts.push((draft, fields, plan.pieces.len()));
+            drafts.push((draft, fields, pass.plan.pieces.len()));
             contents.push(std::mem::take(&mut frames));
         }
         let padding = if needs_padding { MIN_INITIAL_SIZE.min(size_max).saturating_sub(used) } else { 0 };
-        for (packet, mut frames) in finish_coalesced(drafts, padding, plan).into_iter().zip(contents) {
-            let Finished { space, number, size, eliciting, is_padded } = packet;
-            self.record(now, 0, space, number, size, eliciting, eliciting || is_padded, &mut frames, exchange);
+        for (packet, mut frames) in finish_coalesced(drafts, padding, pass.plan).into_iter().zip(contents) {
+            self.record(pass, packet, &mut frames);
         }
-        self.paths[0].recovery.pacer.on_sent(now, plan.size_bytes as u64);
-        self.token = token;
+        self.paths[0].recovery.pacer.on_sent(pass.now, pass.plan.size_bytes as u64);
+        self.long.token = token;
     }
 
     /// Whether the packet of a space in a datagram of up to `size_max` bytes may elicit an acknowledgement.
@@ -95,68 +73,24 @@ impl SendHalf {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one packet's context; a struct would only rename them")]
     pub(super) fn fill_handshake(
         &mut self,
-        now: Instant,
+        pass: &mut Pass<'_>,
         space: Space,
-        ack: &AckSnapshot,
         may_elicit: bool,
         draft: &mut Draft,
-        plan: &mut Plan,
         frames: &mut Vec<SentFrame>,
-        exchange: &mut Exchange,
     ) {
+        let ack = pass.snapshot.get(space, PathId::ZERO);
         if ack.is_pending() {
-            put_ack(now, space, PathId::ZERO, false, ack, draft, plan, frames, exchange);
+            put_ack(pass, space, PathId::ZERO, false, ack, draft, frames);
         }
         if !may_elicit {
             return;
         }
-        let buffer = &mut self.crypto[space.index()];
-        while let Some(next) = buffer.peek(u64::MAX) {
-            let header_len = crypto_header_len(next.start, draft.bytes_left);
-            if draft.bytes_left <= header_len {
-                break;
-            }
-            let len = (draft.bytes_left - header_len).min((next.end - next.start) as usize);
-            let range = buffer.take(u64::MAX, len as u64).expect("what was peeked can be taken");
-            let len = (range.end - range.start) as usize;
-            draft.put_head(plan, |out| emit_crypto_header(range.start, len, out));
-            buffer.add_to_plan(range.clone(), plan);
-            draft.add_payload(len);
-            draft.eliciting = true;
-            frames.push(SentFrame::Crypto(range));
-        }
-        self.put_probe_ping(space.index(), draft, plan, frames);
+        self.frames.fill_crypto(space, draft, pass.plan, frames);
+        self.spaces[space.index()].put_probe_ping(draft, pass.plan, frames);
     }
-
-    /// A probe without content to carry is a PING.
-    pub(super) fn put_probe_ping(
-        &mut self,
-        space_index: usize,
-        draft: &mut Draft,
-        plan: &mut Plan,
-        frames: &mut Vec<SentFrame>,
-    ) {
-        let probes = &mut self.spaces[space_index].probes_due;
-        if *probes == 0 {
-            return;
-        }
-        if !draft.eliciting && draft.put(plan, &Frame::Ping) {
-            frames.push(SentFrame::Ping);
-        }
-        *probes -= u8::from(draft.eliciting);
-    }
-}
-
-/// The result of one packet of a coalesced datagram.
-pub(super) struct Finished {
-    pub(super) space: Space,
-    pub(super) number: u64,
-    pub(super) size: usize,
-    pub(super) eliciting: bool,
-    pub(super) is_padded: bool,
 }
 
 /// Completes the packets of one datagram, each with the end of its pieces; the last packet takes
@@ -165,7 +99,7 @@ pub(super) fn finish_coalesced(
     drafts: Vec<(Draft, HeaderFields<'_>, usize)>,
     padding: usize,
     plan: &mut Plan,
-) -> Vec<Finished> {
+) -> Vec<LoggedPacket> {
     let last = drafts.len().wrapping_sub(1);
     let mut finished = Vec::with_capacity(drafts.len());
     for (index, (draft, fields, pieces_to)) in drafts.into_iter().enumerate() {
@@ -175,7 +109,7 @@ pub(super) fn finish_coalesced(
         plan.size_bytes += size;
         plan.segment_size += size;
         plan.numbers[space.index()] = Some((number, number));
-        finished.push(Finished { space, number, size, eliciting, is_padded: padding > 0 });
+        finished.push(LoggedPacket { space, number, size, eliciting, in_flight: eliciting || padding > 0 });
     }
     plan.datagram_count = usize::from(!finished.is_empty());
     finished

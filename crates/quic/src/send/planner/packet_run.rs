@@ -1,12 +1,11 @@
 //! Bulk data: packet runs, full packets of one stream planned as one entry.
 
 use recovery::SendStamp;
-use units::Instant;
 use wire::quic::Space;
 use wire::quic::frame::stream_header_len;
 
-use crate::exchange::Exchange;
-use crate::plan::{PLAN_BYTES_MAX, PacketRun, Plan, Planned, RunFrame};
+use super::{HeaderForm, Pass};
+use crate::plan::{PLAN_BYTES_MAX, PacketRun, Planned, RunFrame};
 use crate::send::SendHalf;
 use crate::send::sent_log::{Content, Run};
 use crate::session::TAG_LEN;
@@ -27,7 +26,7 @@ impl SendHalf {
     /// True if the next packets may hold stream data only: no acknowledgement, control frame or
     /// probe is due.
     pub(super) fn is_bulk_due(&self, at: usize, ack_pending: bool) -> bool {
-        self.handshake_complete
+        self.progress.is_complete
             && !ack_pending
             && self.spaces[DATA + at].probes_due == 0
             && !self.paths[at].validation.has_due()
@@ -53,25 +52,16 @@ impl SendHalf {
 
     /// Plans a run of at most `packets` full packets of the next stream. Returns the number
     /// planned, zero if the stream does not fill a packet.
-    #[expect(clippy::too_many_arguments, reason = "one row's context; a struct would only rename them")]
-    pub(super) fn plan_packet_run(
-        &mut self,
-        now: Instant,
-        at: usize,
-        packets: u32,
-        number_len: usize,
-        fixed_bit: bool,
-        plan: &mut Plan,
-        exchange: &mut Exchange,
-    ) -> u32 {
+    pub(super) fn plan_packet_run(&mut self, pass: &mut Pass<'_>, packets: u32, form: HeaderForm) -> u32 {
         let Some((id, limit)) = self.streams.next_ready() else { return 0 };
         let Some(due) = self.streams.peek_bulk(id, limit) else { return 0 };
-        self.maybe_skip_number(at, plan);
+        self.maybe_skip_number(pass);
+        let plan = &mut *pass.plan;
         // The segment size of this plan: less than the path's datagram size for an unvalidated
         // address.
-        let (size, dcid) = (plan.segment_size, self.paths[at].link.remote_id);
+        let (size, dcid) = (plan.segment_size, self.paths[pass.at].link.remote_id);
         let header_len = stream_header_len(id, due.start, 0, true);
-        let stride = (size - TAG_LEN - (1 + dcid.len() + number_len) - header_len) as u64;
+        let stride = (size - TAG_LEN - (1 + dcid.len() + form.number_len) - header_len) as u64;
         // Larger offsets take more bytes; a run ends where the frame header grows.
         let is_uniform = |count: u64| stream_header_len(id, due.start + (count - 1) * stride, 0, true) == header_len;
         let mut count = u64::from(packets).min((due.end - due.start) / stride);
@@ -87,31 +77,22 @@ impl SendHalf {
         let frame = RunFrame::Stream { id, offset: range.start };
         let content = Content::Stream { id, offset: range.start, stride: stride as u32 };
         let run = LoggedRun { count: count as u32, stride: stride as u32, frame, pieces_from };
-        self.finish_run(now, at, run, content, number_len, fixed_bit, plan, exchange);
+        self.finish_run(pass, run, content, form);
         count as u32
     }
 
     /// Adds a run, whose payload is in the last pieces of the plan, to the plan and to the log.
-    #[expect(clippy::too_many_arguments, reason = "one run's context; a struct would only rename them")]
-    pub(super) fn finish_run(
-        &mut self,
-        now: Instant,
-        at: usize,
-        run: LoggedRun,
-        content: Content,
-        number_len: usize,
-        fixed_bit: bool,
-        plan: &mut Plan,
-        exchange: &mut Exchange,
-    ) {
+    pub(super) fn finish_run(&mut self, pass: &mut Pass<'_>, run: LoggedRun, content: Content, form: HeaderForm) {
+        let (now, at) = (pass.now, pass.at);
+        let plan = &mut *pass.plan;
         let LoggedRun { count, stride, frame, pieces_from } = run;
         let (number, size) = (self.spaces[DATA + at].next_number, plan.segment_size);
         plan.items.push(Planned::Run(PacketRun {
             number,
             count,
-            number_len: number_len as u8,
-            key_phase: self.key_phase % 2 == 1,
-            fixed_bit,
+            number_len: form.number_len as u8,
+            key_phase: self.seal.phase_bit(),
+            fixed_bit: form.fixed_bit,
             dcid: self.paths[at].link.remote_id,
             frame,
             stride,
@@ -125,20 +106,8 @@ impl SendHalf {
         self.spaces[DATA + at].next_number += u64::from(count);
         self.paths[at].pings.on_eliciting();
         let size = size as u16;
-        self.log_run(
-            at,
-            Space::Data,
-            Run {
-                first: number,
-                count,
-                size,
-                eliciting: true,
-                sent_at: now,
-                stamp: SendStamp::default(),
-                moved: false,
-                content,
-            },
-            exchange,
-        );
+        let stamp = SendStamp::default();
+        let run = Run { first: number, count, size, eliciting: true, sent_at: now, stamp, moved: false, content };
+        self.log_run(pass, Space::Data, run);
     }
 }

@@ -6,9 +6,8 @@ use units::{Duration, Instant};
 use wire::quic::{PathId, Space};
 
 use super::retransmit::Reason;
-use super::{PlanScope, put_ack};
+use super::{Pass, PlanScope, put_ack};
 use crate::class::PathSet;
-use crate::exchange::Exchange;
 use crate::plan::{PLAN_BYTES_MAX, Plan};
 use crate::receive::acks::snapshot::Snapshot;
 use crate::send::SendHalf;
@@ -28,172 +27,130 @@ const ROUND_TRIP_HALF_LIFE: Duration = Duration::from_secs(4);
 const REINJECTED_BYTES_MAX: u64 = 64 * 1024;
 
 impl SendHalf {
-    /// Fills `plan` when there are several paths. Returns the index of the path.
-    pub(super) fn plan_paths(
-        &mut self,
-        now: Instant,
-        snapshot: &Snapshot,
-        socket_budget: &dyn Fn(u16) -> usize,
-        plan: &mut Plan,
-        exchange: &mut Exchange,
-    ) -> usize {
-        self.scheduler_deadline = None;
+    /// Fills the plan when there are several paths.
+    pub(super) fn plan_paths(&mut self, pass: &mut Pass<'_>) {
+        let now = pass.now;
+        self.choice.deadline = None;
         self.streams.begin_plan(now, None);
         let policy = self.config.policy;
         if policy.acknowledges_centrally() {
-            self.ack_path = self.choose_ack_path(socket_budget);
+            self.choice.ack_path = self.choose_ack_path(pass);
         }
         if policy.resends_on_own_path() {
-            self.release_stalled_resends(now, socket_budget);
+            self.release_stalled_resends(now, |path| pass.budget_of(path) > 0);
         }
-        if let Some(at) = self.plan_bound(now, snapshot, socket_budget, plan, exchange) {
-            return at;
+        if self.plan_bound(pass) {
+            return;
         }
         // Pinned datagrams and all other data take turns.
-        if self.is_turn_of_pinned
-            && let Some(at) = self.plan_pinned(now, snapshot, socket_budget, plan, exchange)
-        {
-            return at;
+        if self.choice.is_turn_of_pinned && self.plan_pinned(pass) {
+            return;
         }
-        self.is_turn_of_pinned = true;
-        let mut at = if self.streams.has_confined() {
-            self.plan_confined(now, snapshot, socket_budget, plan, exchange)
+        self.choice.is_turn_of_pinned = true;
+        if self.streams.has_confined() {
+            self.plan_confined(pass);
         } else {
-            self.plan_chosen(now, &[PathSet::ALL], snapshot, socket_budget, plan, exchange)
-        };
-        if plan.items.is_empty() {
-            at = self.plan_pinned(now, snapshot, socket_budget, plan, exchange).unwrap_or(at);
+            self.plan_chosen(pass, &[PathSet::ALL]);
         }
-        if plan.items.is_empty() && self.paths.iter().any(|path| path.pings.is_due) {
-            at = self.plan_bound(now, snapshot, socket_budget, plan, exchange).unwrap_or(at);
+        if pass.is_empty() {
+            self.plan_pinned(pass);
         }
-        if policy.resends_on_own_path() && plan.items.is_empty() {
-            self.schedule_resend_check(now);
+        if pass.is_empty() && self.paths.iter().any(|path| path.pings.is_due) {
+            self.plan_bound(pass);
         }
-        at
+        if policy.resends_on_own_path() && pass.is_empty() {
+            self.choice.check_when_stuck(now, self.paths.iter().filter(|path| !path.queues.resends.is_empty()));
+        }
     }
 
-    /// Fills `plan` with what is bound to one path, and returns the index of the path.
-    fn plan_bound(
-        &mut self,
-        now: Instant,
-        snapshot: &Snapshot,
-        socket_budget: &dyn Fn(u16) -> usize,
-        plan: &mut Plan,
-        exchange: &mut Exchange,
-    ) -> Option<usize> {
+    /// Fills the plan with what is bound to one path; false if there is nothing.
+    fn plan_bound(&mut self, pass: &mut Pass<'_>) -> bool {
         let size_of_others = self.datagram_size_wanted();
         for at in 0..self.paths.len() {
             let path = &self.paths[at];
-            let datagrams_max = socket_budget(path.link.addresses.socket);
+            let datagrams_max = pass.budget_of(path);
             if !path.is_open() || path.link.refused_until.is_some() || datagrams_max == 0 {
                 continue;
             }
+            pass.at = at;
             let probes = path.is_active() && self.spaces[DATA + at].probes_due > 0;
-            if probes || path.validation.has_due() || path.pings.is_due || self.ack_demand(at, snapshot).1 {
+            if probes || path.validation.has_due() || path.pings.is_due || self.ack_demand(at, pass.snapshot).1 {
                 let scope = if probes { PlanScope::Probes } else { PlanScope::PathBound };
-                self.plan_data_on(now, at, scope, snapshot, datagrams_max, plan, exchange);
+                self.plan_data_on(pass, scope, datagrams_max);
             } else if path.is_active() && !path.queues.datagrams.is_empty() {
-                self.plan_retransmissions(now, at, Reason::Datagram, datagrams_max, plan, exchange);
+                self.plan_retransmissions(pass, Reason::Datagram, datagrams_max);
             } else if path.is_active() && !path.queues.resends.is_empty() {
-                self.plan_retransmissions(now, at, Reason::Resend, datagrams_max, plan, exchange);
+                self.plan_retransmissions(pass, Reason::Resend, datagrams_max);
             } else if path.is_active() && !path.queues.copies.is_empty() {
-                self.plan_retransmissions(now, at, Reason::Copy, datagrams_max, plan, exchange);
+                self.plan_retransmissions(pass, Reason::Copy, datagrams_max);
             } else if path.size.bytes() < size_of_others {
                 // Few data follow that would show the loss of the probe: without them the path would look dead.
-                self.paths[at].pings.is_due |= self.plan_mtu_probe(now, at, plan, exchange);
+                self.paths[at].pings.is_due |= self.plan_mtu_probe(pass);
             }
-            if !plan.items.is_empty() {
-                return Some(at);
+            if !pass.is_empty() {
+                return true;
             }
         }
-        None
+        false
     }
 
-    /// Fills `plan` with datagrams that are pinned to one path, and returns the index of the path. They take the
+    /// Fills the plan with datagrams that are pinned to one path; false if there are none. They take the
     /// place of those that take any path.
-    fn plan_pinned(
-        &mut self,
-        now: Instant,
-        snapshot: &Snapshot,
-        socket_budget: &dyn Fn(u16) -> usize,
-        plan: &mut Plan,
-        exchange: &mut Exchange,
-    ) -> Option<usize> {
-        self.is_turn_of_pinned = false;
-        let (first, count) = (self.next_pinned, self.paths.len());
+    fn plan_pinned(&mut self, pass: &mut Pass<'_>) -> bool {
+        self.choice.is_turn_of_pinned = false;
+        let (first, count) = (self.choice.next_pinned, self.paths.len());
         for at in (0..count).map(|step| (first + step) % count) {
             let path = &mut self.paths[at];
             let can_send = path.is_active() && !path.recovery.suspicion.is_suspect && path.link.refused_until.is_none();
             if path.queues.pinned.is_empty() || !can_send {
                 continue;
             }
-            let datagrams_max = socket_budget(path.link.addresses.socket);
+            let datagrams_max = pass.budget_of(path);
             if datagrams_max == 0 {
                 continue;
             }
+            pass.at = at;
             std::mem::swap(&mut self.datagrams, &mut path.queues.pinned);
-            self.plan_data_on(now, at, PlanScope::NoStreams, snapshot, datagrams_max, plan, exchange);
-            self.datagrams.on_planned(now);
+            self.plan_data_on(pass, PlanScope::NoStreams, datagrams_max);
+            self.datagrams.on_planned(pass.now);
             std::mem::swap(&mut self.datagrams, &mut self.paths[at].queues.pinned);
-            if !plan.items.is_empty() {
-                self.next_pinned = at + 1;
-                return Some(at);
+            if !pass.is_empty() {
+                self.choice.next_pinned = at + 1;
+                return true;
             }
         }
-        None
+        false
     }
 
-    /// Fills `plan` with data of the first of these path sets that can send, on the path that the
+    /// Fills the plan with data of the first of these path sets that can send, on the path that the
     /// scheduler chooses from the set.
-    pub(super) fn plan_chosen(
-        &mut self,
-        now: Instant,
-        sets: &[PathSet],
-        snapshot: &Snapshot,
-        socket_budget: &dyn Fn(u16) -> usize,
-        plan: &mut Plan,
-        exchange: &mut Exchange,
-    ) -> usize {
-        let Some(mut scheduler) = self.scheduler.take() else { return 0 };
-        let mut views = std::mem::take(&mut self.views);
-        let mut chosen = 0;
+    pub(super) fn plan_chosen(&mut self, pass: &mut Pass<'_>, sets: &[PathSet]) {
+        let Some(mut scheduler) = self.choice.scheduler.take() else { return };
+        let mut views = std::mem::take(&mut self.choice.views);
         for set in sets {
-            let Some((at, bytes_max, copies)) = self.choose(now, set, &mut *scheduler, socket_budget, &mut views)
-            else {
+            let Some((at, bytes_max, copies)) = self.choose(pass, set, &mut *scheduler, &mut views) else {
                 continue;
             };
             let path = &self.paths[at];
             let datagrams = usize::try_from(bytes_max).unwrap_or(usize::MAX) / path.size.bytes();
-            let datagrams_max = socket_budget(path.link.addresses.socket).min(datagrams).max(1);
-            self.plan_data_on(now, at, PlanScope::All, snapshot, datagrams_max, plan, exchange);
+            let datagrams_max = pass.budget_of(path).min(datagrams).max(1);
+            pass.at = at;
+            self.plan_data_on(pass, PlanScope::All, datagrams_max);
             if copies != 0 {
-                self.queue_copies(at, copies, &views, plan);
+                self.queue_copies(at, copies, &views, pass.plan);
             }
-            chosen = at;
-            if !plan.items.is_empty() {
+            if !pass.is_empty() {
                 break;
             }
         }
-        self.scheduler = Some(scheduler);
-        self.views = views;
-        chosen
+        self.choice.scheduler = Some(scheduler);
+        self.choice.views = views;
     }
 
     /// Makes a plan for one of several paths.
-    #[expect(clippy::too_many_arguments, reason = "one plan's context; a struct would only rename them")]
-    fn plan_data_on(
-        &mut self,
-        now: Instant,
-        at: usize,
-        scope: PlanScope,
-        snapshot: &Snapshot,
-        datagrams_max: usize,
-        plan: &mut Plan,
-        exchange: &mut Exchange,
-    ) {
-        self.streams.begin_plan(now, self.paths.get_mut(at));
-        self.plan_data(now, at, scope, snapshot, datagrams_max, plan, exchange);
+    fn plan_data_on(&mut self, pass: &mut Pass<'_>, scope: PlanScope, datagrams_max: usize) {
+        self.streams.begin_plan(pass.now, self.paths.get_mut(pass.at));
+        self.plan_data(pass, scope, datagrams_max);
         self.streams.end_plan();
     }
 
@@ -201,19 +158,19 @@ impl SendHalf {
     /// of bytes, and the paths that carry copies.
     fn choose(
         &mut self,
-        now: Instant,
+        pass: &Pass<'_>,
         among: &PathSet,
         scheduler: &mut dyn Scheduler,
-        socket_budget: &dyn Fn(u16) -> usize,
         views: &mut Views,
     ) -> Option<(usize, u64, u32)> {
+        let now = pass.now;
         views.clear();
         let demand = self.demand(among);
         let is_background = self.streams.has_only_background();
         let carries = |path: &SendPath| path.is_choosable() && among.allows(path.id);
         let carrying = self.paths.iter_mut().enumerate().filter(|(_, path)| carries(path));
         for (at, path) in carrying.take(PATHS_MAX) {
-            let is_writable = socket_budget(path.link.addresses.socket) > 0;
+            let is_writable = pass.budget_of(path) > 0;
             path.link.note_writable(now, is_writable);
             let can_remember = self.spaces[DATA + at].log.run_count() < RUNS_MAX;
             let accepts_datagrams = is_writable && can_remember && path.link.refused_until.is_none();
@@ -247,7 +204,7 @@ impl SendHalf {
             Choice::Wait { until } => {
                 // The scheduler does not wait for a socket that stays full.
                 let socket_stuck_at = self.paths.iter().filter_map(SendPath::socket_stuck_at).filter(|at| *at > now);
-                self.scheduler_deadline = socket_stuck_at.chain(until).chain(self.scheduler_deadline).min();
+                self.choice.deadline = socket_stuck_at.chain(until).chain(self.choice.deadline).min();
                 // A path that could send and does not gives no information about its capacity. If it looks
                 // slow because of an old round trip, a new one shows whether it helps.
                 for (at, view) in views.iter() {
@@ -320,29 +277,20 @@ impl SendHalf {
     }
 
     /// Adds acknowledgements to the first packet of a plan.
-    #[expect(clippy::too_many_arguments, reason = "one packet's context; a struct would only rename them")]
-    pub(super) fn put_acks(
-        &self,
-        now: Instant,
-        at: usize,
-        snapshot: &Snapshot,
-        draft: &mut Draft,
-        plan: &mut Plan,
-        frames: &mut Vec<SentFrame>,
-        exchange: &mut Exchange,
-    ) {
+    pub(super) fn put_acks(&self, pass: &mut Pass<'_>, draft: &mut Draft, frames: &mut Vec<SentFrame>) {
         if self.paths.len() > 1 && self.config.policy.acknowledges_centrally() {
-            return self.put_all_acks(now, at, snapshot, draft, plan, frames, exchange);
+            return self.put_all_acks(pass, draft, frames);
         }
+        let (at, snapshot) = (pass.at, pass.snapshot);
         let id = self.paths[at].id;
         let own = snapshot.get(Space::Data, id);
         if own.is_pending() && self.carries_own_acks(at) {
-            put_ack(now, Space::Data, id, self.is_multipath, own, draft, plan, frames, exchange);
+            put_ack(pass, Space::Data, id, self.progress.is_multipath, own, draft, frames);
         }
         if self.paths.len() > 1 && self.paths[at].is_active() && at == self.best_path_index() {
             for (path, ack) in snapshot.data_paths() {
                 if ack.is_due() && path != id && !self.acknowledges_itself(path) {
-                    put_ack(now, Space::Data, path, true, ack, draft, plan, frames, exchange);
+                    put_ack(pass, Space::Data, path, true, ack, draft, frames);
                 }
             }
         }

@@ -2,11 +2,10 @@
 //! scheduler's request, stream data that this path lost, if the policy keeps retransmissions on it, and
 //! datagrams that the application has bound to paths.
 
-use units::Instant;
 use wire::quic::frame::{datagram_header_len, emit_datagram_header, emit_stream_header, stream_header_len};
 use wire::quic::{PacketType, Space};
 
-use crate::exchange::Exchange;
+use super::{LoggedPacket, Pass};
 use crate::plan::{PLAN_BYTES_MAX, Plan};
 use crate::send::SendHalf;
 use crate::send::draft::Draft;
@@ -29,26 +28,19 @@ pub(super) enum Reason {
 
 impl SendHalf {
     /// Sends what waits in one of the path's queues, as far as its window allows.
-    pub(super) fn plan_retransmissions(
-        &mut self,
-        now: Instant,
-        at: usize,
-        reason: Reason,
-        datagrams_max: usize,
-        plan: &mut Plan,
-        exchange: &mut Exchange,
-    ) {
+    pub(super) fn plan_retransmissions(&mut self, pass: &mut Pass<'_>, reason: Reason, datagrams_max: usize) {
+        let at = pass.at;
         let size = self.paths[at].size.bytes();
-        let mut bytes_left = self.paths[at].recovery.data_budget(now, size, true);
-        let number_len = self.number_len(at, Space::Data, datagrams_max as u64);
-        let fixed_bit = self.fixed_bit(at, Space::Data);
-        plan.segment_size = size;
+        let mut bytes_left = self.paths[at].recovery.data_budget(pass.now, size, true);
+        let form = self.header_form(at, Space::Data, datagrams_max as u64);
+        pass.plan.segment_size = size;
         let limit = datagrams_max.min(PLAN_BYTES_MAX / size).max(1);
-        while plan.datagram_count < limit
+        while pass.plan.datagram_count < limit
             && bytes_left >= size as u64
             && self.spaces[DATA + at].log.run_count() < RUNS_MAX
         {
-            let fields = self.fields(at, PacketType::OneRtt, number_len, &[], fixed_bit);
+            let fields = self.fields(at, PacketType::OneRtt, form, &[]);
+            let plan = &mut *pass.plan;
             let Some(mut draft) = Draft::begin(plan, &fields, size) else { break };
             let mut frames = Vec::new();
             match reason {
@@ -66,7 +58,9 @@ impl SendHalf {
             plan.datagram_count += 1;
             plan.note_numbers(Space::Data, number, number);
             self.spaces[DATA + at].next_number += 1;
-            self.record(now, at, Space::Data, number, packet_size, true, true, &mut frames, exchange);
+            let packet =
+                LoggedPacket { space: Space::Data, number, size: packet_size, eliciting: true, in_flight: true };
+            self.record(pass, packet, &mut frames);
             if reason == Reason::Copy {
                 self.spaces[DATA + at].log.mark_last_moved();
             }
@@ -75,7 +69,7 @@ impl SendHalf {
                 break;
             }
         }
-        self.settle_plan(now, at, plan, exchange);
+        self.settle_plan(pass);
     }
 
     fn fill_copies(&mut self, at: usize, draft: &mut Draft, plan: &mut Plan, frames: &mut Vec<SentFrame>) {

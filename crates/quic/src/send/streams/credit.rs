@@ -10,9 +10,9 @@ impl SendStreams {
     pub(crate) fn set_peer_limits(&mut self, peer: &wire::quic::TransportParameters, events: &mut Events) {
         // The peer's "local" streams are those it opens, our "remote" ones (RFC 9000, section
         // 18.2).
-        self.initial_bidi_remote = peer.initial_max_stream_data_bidi_local;
-        self.initial_bidi_local = peer.initial_max_stream_data_bidi_remote;
-        self.initial_uni = peer.initial_max_stream_data_uni;
+        self.initial.bidi_remote = peer.initial_max_stream_data_bidi_local;
+        self.initial.bidi_local = peer.initial_max_stream_data_bidi_remote;
+        self.initial.uni = peer.initial_max_stream_data_uni;
         self.raise_max_data(peer.initial_max_data);
         self.raise_max_streams(Dir::Bi, peer.initial_max_streams_bidi, events);
         self.raise_max_streams(Dir::Uni, peer.initial_max_streams_uni, events);
@@ -20,9 +20,9 @@ impl SendStreams {
 
     pub(super) fn initial_credit(&self, id: StreamId) -> u64 {
         match (id.dir(), id.initiator() == self.side) {
-            (Dir::Uni, _) => self.initial_uni,
-            (Dir::Bi, true) => self.initial_bidi_local,
-            (Dir::Bi, false) => self.initial_bidi_remote,
+            (Dir::Uni, _) => self.initial.uni,
+            (Dir::Bi, true) => self.initial.bidi_local,
+            (Dir::Bi, false) => self.initial.bidi_remote,
         }
     }
 

@@ -1,0 +1,31 @@
+//! What the handshake has settled, as far as the send half depends on it.
+
+use wire::quic::{ConnectionId, Side, Version};
+
+/// The progress of the handshake.
+#[derive(Debug)]
+pub(super) struct Progress {
+    pub(super) is_complete: bool,
+    pub(super) is_confirmed: bool,
+    /// Multipath was negotiated: acknowledgements name their path.
+    pub(super) is_multipath: bool,
+    /// The server has shown that it validated our address, or we are the server (RFC 9002, section
+    /// 6.2.2.1).
+    pub(super) peer_validated_us: bool,
+}
+
+impl Progress {
+    pub(super) fn new(side: Side) -> Self {
+        Self { is_complete: false, is_confirmed: false, is_multipath: false, peer_validated_us: side == Side::Server }
+    }
+}
+
+/// The values in long headers.
+#[derive(Debug)]
+pub(super) struct LongHeaders {
+    pub(super) version: Version,
+    /// Our connection ID.
+    pub(super) local_id: ConnectionId,
+    /// Of Initial packets.
+    pub(super) token: Vec<u8>,
+}
