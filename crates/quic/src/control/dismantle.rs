@@ -17,7 +17,7 @@ pub(crate) struct ControlParts {
 impl Control {
     /// True if no key update is under way, so that both sides are in the same phase.
     pub(crate) fn is_in_step(&self) -> bool {
-        self.is_confirmed() && self.send_phase == self.receive_phase && self.one_rtt.is_some()
+        self.is_confirmed() && self.keys.is_in_step() && self.keys.one_rtt().is_some()
     }
 
     /// The end of control; none if it is not [in step](Self::is_in_step).
@@ -25,6 +25,7 @@ impl Control {
         if !self.is_in_step() {
             return None;
         }
-        Some(ControlParts { session: self.session.into_inner(), one_rtt: self.one_rtt?, phase: self.send_phase })
+        let (one_rtt, phase) = self.keys.into_remains()?;
+        Some(ControlParts { session: self.session.into_inner(), one_rtt, phase })
     }
 }

@@ -73,7 +73,7 @@ impl Control {
     /// Takes the 0-RTT keys of TLS, if it has any: at a client once its first message is written, at
     /// a server once it is read.
     pub(super) fn begin_early(&mut self, exchange: &mut Exchange) {
-        if self.side == Side::Server && !self.parameters_done {
+        if self.side == Side::Server && !self.peer.are_known {
             return;
         }
         let Some((keys, parameters)) = self.session.take_early() else { return };
@@ -95,7 +95,9 @@ impl Control {
     /// TLS writes a message. If a client writes another first one, the server has asked for it
     /// (HelloRetryRequest) and takes no 0-RTT (RFC 8446, section 4.2.10).
     pub(super) fn note_hello(&self, exchange: &mut Exchange) {
-        if self.write_space == wire::quic::Space::Initial && matches!(self.early.as_deref(), Some(Early::Offered(_))) {
+        if self.crypto.write_space == wire::quic::Space::Initial
+            && matches!(self.early.as_deref(), Some(Early::Offered(_)))
+        {
             exchange.to_send.push_back(ToSend::Handshake(HandshakeStep::EarlyOver));
         }
     }
@@ -152,7 +154,7 @@ impl Control {
 
     /// A server does not know yet whether it takes 0-RTT: the client's first message is incomplete.
     pub(crate) fn may_take_early(&self) -> bool {
-        self.side == Side::Server && self.state == ConnectionState::Handshaking && !self.parameters_done
+        self.side == Side::Server && self.state == ConnectionState::Handshaking && !self.peer.are_known
     }
 
     /// A 0-RTT packet has data of this stream. False if these are more streams than a client may

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use units::{Duration, Instant};
 use wire::quic::{ConnectionId, ErrorCode, Side, Space, TransportParameters, Version};
 
-use super::{CRYPTO_BUFFER_MAX, ConnectionState, Control, KEEP_ALIVES_PER_IDLE_TIMEOUT};
+use super::{ConnectionState, Control};
 use crate::error::TransportError;
 use crate::event::{Event, Events};
 use crate::exchange::{Exchange, HandshakeStep, Retry, ToControl, ToPath, ToReceive, ToSend};
@@ -30,37 +30,20 @@ impl Control {
         exchange: &mut Exchange,
         events: &mut Events,
     ) -> Result<(), TransportError> {
-        let buffer = &mut self.crypto[space.index()];
-        let end = offset + bytes.len() as u64;
-        if end > buffer.read_offset() + CRYPTO_BUFFER_MAX {
-            return Err(TransportError::new(
-                ErrorCode::CRYPTO_BUFFER_EXCEEDED,
-                "too many handshake bytes out of order",
-            ));
-        }
-        if space < self.read_space {
-            // Only repetitions may still arrive at a level that TLS has left (RFC 9001, section
-            // 4.1.3).
-            if end > buffer.ready_end() {
-                return Err(TransportError::violation("new handshake bytes at an old level"));
-            }
+        if !self.crypto.insert(space, offset, bytes)? {
             return Ok(());
         }
-        buffer.insert(offset, bytes.into(), false);
-        buffer.pending().check_crypto().map_err(|_| {
-            TransportError::new(ErrorCode::CRYPTO_BUFFER_EXCEEDED, "handshake bytes in too many small pieces")
-        })?;
         self.advance(now, exchange, events)
     }
 
     /// Passes the CRYPTO bytes that are in order to the session.
     fn advance(&mut self, now: Instant, exchange: &mut Exchange, events: &mut Events) -> Result<(), TransportError> {
-        while let Some(bytes) = self.crypto[self.read_space.index()].read(usize::MAX) {
-            self.session.handle_crypto(&bytes.to_bytes())?;
+        while let Some(bytes) = self.crypto.read() {
+            self.session.handle_crypto(&bytes)?;
             self.follow_session(exchange);
             self.take_parameters(exchange, events)?;
             self.flush_session(exchange);
-            self.move_read_space()?;
+            self.crypto.move_read_space(self.wanted_space())?;
             if self.state == ConnectionState::Handshaking && !self.session.get().is_handshaking() {
                 self.complete(now, exchange, events)?;
             }
@@ -70,23 +53,14 @@ impl Control {
 
     /// The session reads at the highest level it has keys for; a server stays with Handshake until
     /// the client's Finished.
-    fn move_read_space(&mut self) -> Result<(), TransportError> {
-        let wanted = if !self.session.get().is_handshaking() {
+    fn wanted_space(&self) -> Space {
+        if !self.session.get().is_handshaking() {
             Space::Data
-        } else if self.levels[1].is_some() {
+        } else if self.keys.levels[1].is_some() {
             Space::Handshake
         } else {
             Space::Initial
-        };
-        if wanted > self.read_space {
-            let left = &self.crypto[self.read_space.index()];
-            // Also beyond a gap, which nothing may fill any more (RFC 9001, section 4.1.3).
-            if left.is_ready() || !left.pending().is_empty() {
-                return Err(TransportError::violation("handshake bytes left over at the end of their level"));
-            }
-            self.read_space = wanted;
         }
-        Ok(())
     }
 
     /// Takes the session's output and its new keys.
@@ -96,17 +70,17 @@ impl Control {
             let keys = self.session.poll_crypto(&mut bytes);
             if !bytes.is_empty() {
                 self.note_hello(exchange);
-                exchange.to_send.push_back(ToSend::Crypto { space: self.write_space, bytes: bytes.into() });
+                exchange.to_send.push_back(ToSend::Crypto { space: self.crypto.write_space, bytes: bytes.into() });
             }
             match keys {
                 Some(NewKeys::Handshake(keys)) => {
-                    self.write_space = Space::Handshake;
-                    self.levels[1] = Some(keys.open);
+                    self.crypto.write_space = Space::Handshake;
+                    self.keys.levels[1] = Some(keys.open);
                     exchange.to_send.push_back(ToSend::InstallKeys { space: Space::Handshake, keys: keys.seal });
                 }
                 Some(NewKeys::OneRtt(keys)) => {
-                    self.write_space = Space::Data;
-                    self.install_data_keys(keys.open);
+                    self.crypto.write_space = Space::Data;
+                    self.keys.install_data(keys.open);
                     exchange.to_send.push_back(ToSend::InstallKeys { space: Space::Data, keys: keys.seal });
                     self.answer_early(exchange);
                 }
@@ -117,7 +91,7 @@ impl Control {
 
     /// Reads the peer's transport parameters once they are there.
     fn take_parameters(&mut self, exchange: &mut Exchange, events: &mut Events) -> Result<(), TransportError> {
-        if self.parameters_done {
+        if self.peer.are_known {
             return Ok(());
         }
         let Some(bytes) = self.session.get().peer_parameters() else { return Ok(()) };
@@ -125,26 +99,17 @@ impl Control {
             .map_err(|error| TransportError::new(ErrorCode::TRANSPORT_PARAMETER_ERROR, error.to_string()))?;
         self.check_ids(&parameters)?;
         self.check_version(&parameters)?;
-        self.parameters_done = true;
-        self.peer_id_limit = parameters.active_connection_id_limit;
-        self.peer_max_path = parameters.initial_max_path_id;
-        self.remote_ids.set_first_token(parameters.stateless_reset_token);
-        self.peer_disables_migration = parameters.disable_active_migration;
+        self.peer.are_known = true;
+        self.ids.peer_limit = parameters.active_connection_id_limit;
+        self.peer.max_path = parameters.initial_max_path_id;
+        self.ids.remote.set_first_token(parameters.stateless_reset_token);
+        self.peer.disables_migration = parameters.disable_active_migration;
         self.take_preferred_address(&parameters)?;
         // Paths are distinguished by connection IDs (multipath draft-21, section 2.1).
-        if self.peer_max_path.is_some() && self.peer_first_id.is_some_and(|id| id.is_empty()) {
+        if self.peer.max_path.is_some() && self.ids.peer_first.is_some_and(|id| id.is_empty()) {
             return Err(TransportError::violation("multipath without connection IDs"));
         }
-        let theirs = Duration::from_millis(parameters.max_idle_timeout_ms);
-        if !theirs.is_zero() && (self.idle_timeout.is_zero() || theirs < self.idle_timeout) {
-            self.idle_timeout = theirs;
-        }
-        // Several chances before the idle timer, whatever the peer's timeout (RFC 9000, section
-        // 10.1.2).
-        if !self.idle_timeout.is_zero() {
-            self.keep_alive =
-                self.keep_alive.map(|interval| interval.min(self.idle_timeout / KEEP_ALIVES_PER_IDLE_TIMEOUT));
-        }
+        self.idle.limit(Duration::from_millis(parameters.max_idle_timeout_ms));
         let accepted = self.decide_early(&parameters, exchange, events)?.then(|| Box::new(parameters.clone()));
         exchange.to_receive.push_back(ToReceive::PeerParameters(Box::new(parameters.clone())));
         exchange.to_send.push_back(ToSend::PeerParameters(Box::new(parameters)));
@@ -161,11 +126,7 @@ impl Control {
     /// The connection IDs of the handshake must be those TLS has authenticated (RFC 9000, section
     /// 7.3).
     fn check_ids(&self, parameters: &TransportParameters) -> Result<(), TransportError> {
-        let original = (self.side == Side::Client).then_some(self.original_destination);
-        let matches = parameters.initial_source_connection_id == self.peer_first_id
-            && parameters.original_destination_connection_id == original
-            && parameters.retry_source_connection_id == self.retry_source.as_deref().copied();
-        if !matches {
+        if !self.ids.match_parameters(self.side, parameters) {
             return Err(TransportError::new(
                 ErrorCode::TRANSPORT_PARAMETER_ERROR,
                 "the handshake's connection IDs are not those of its packets",
@@ -178,12 +139,12 @@ impl Control {
     /// packet of the server, from another connection ID than the one that the client chose, and of
     /// the version of its first packet (RFC 9369, section 4.1).
     pub(crate) fn takes_retry(&self, version: Version, dcid: ConnectionId, scid: ConnectionId) -> bool {
-        let is_first = self.retry_source.is_none() && self.peer_first_id.is_none();
+        let is_first = self.ids.retry_source.is_none() && self.ids.peer_first.is_none();
         is_first
-            && version == self.version
+            && version == self.versions.current
             && self.is_handshaking()
-            && self.local_ids.contains(dcid.as_slice())
-            && scid != self.original_destination
+            && self.ids.local.contains(dcid.as_slice())
+            && scid != self.ids.original_destination
     }
 
     /// The server wants the client to prove its address: Initial packets go to `source` from now
@@ -191,41 +152,39 @@ impl Control {
     /// (section 8.1.2).
     pub(crate) fn on_retry(&mut self, source: ConnectionId, token: &[u8], exchange: &mut Exchange) {
         let initial = |version| self.session.get().initial_keys(&source, version);
-        let Some(keys) = initial(self.version) else { return };
-        if self.other_initial.is_some() {
-            self.other_initial = initial(self.version.other()).map(|keys| Box::new(keys.open));
+        let Some(keys) = initial(self.versions.current) else { return };
+        if self.keys.other_initial.is_some() {
+            self.keys.other_initial = initial(self.versions.current.other()).map(|keys| Box::new(keys.open));
         }
-        self.retry_source = Some(Box::new(source));
-        self.remote_ids.replace_first(source);
-        self.levels[0] = Some(keys.open);
+        self.ids.retry_source = Some(Box::new(source));
+        self.ids.remote.replace_first(source);
+        self.keys.levels[0] = Some(keys.open);
         let retry = Retry { remote_id: source, token: token.to_vec(), keys: keys.seal };
         exchange.to_send.push_back(ToSend::Handshake(HandshakeStep::Retry(Box::new(retry))));
     }
 
     /// The server's first packet names the ID to use from now on (RFC 9000, section 7.2).
     pub(crate) fn on_peer_first_id(&mut self, id: wire::quic::ConnectionId, exchange: &mut Exchange) {
-        if self.peer_first_id.is_none() {
-            self.peer_first_id = Some(id);
-            self.remote_ids.replace_first(id);
+        if self.ids.on_peer_first(id) {
             exchange.to_send.push_back(ToSend::Path(ToPath::RemoteId { path: wire::quic::PathId::ZERO, id }));
         }
     }
 
     /// The ID a peer's long headers must keep naming, once known.
     pub(crate) fn peer_first_id(&self) -> Option<wire::quic::ConnectionId> {
-        self.peer_first_id
+        self.ids.peer_first
     }
 
     /// Our side of the handshake is complete.
     fn complete(&mut self, now: Instant, exchange: &mut Exchange, events: &mut Events) -> Result<(), TransportError> {
-        if !self.parameters_done {
+        if !self.peer.are_known {
             // missing_extension(109), RFC 9001, section 8.2.
             return Err(TransportError::new(ErrorCode::crypto(109), "the peer sent no transport parameters"));
         }
         self.state = ConnectionState::Established;
-        self.handshake_time = Some(now.saturating_since(self.started_at));
-        self.summary = Arc::new(self.session.summary());
-        self.peer_identity = self.session.get().peer_identity().into();
+        self.record.duration = Some(now.saturating_since(self.record.started_at));
+        self.record.summary = Arc::new(self.session.summary());
+        self.record.peer_identity = self.session.get().peer_identity().into();
         self.close_early();
         exchange.to_send.push_back(ToSend::Handshake(HandshakeStep::Complete));
         events.push(Event::Connected);

@@ -9,12 +9,16 @@
 //!                 Closing ──────┴──────▶ Draining ──▶ Closed
 //! ```
 
+mod crypto_streams;
 pub(crate) mod dismantle;
 pub(crate) mod early;
 pub(crate) mod handshake;
+mod identifiers;
+mod idle_timer;
 pub(crate) mod ids;
 mod keys;
 pub(crate) mod paths;
+mod record;
 mod resets;
 mod tokens;
 mod version;
@@ -22,32 +26,30 @@ mod version;
 use std::sync::Arc;
 
 use units::{Duration, Instant};
-use wire::quic::{ConnectionId, ErrorCode, PathId, Side, Space, TransportParameters, Version};
+use wire::quic::{ConnectionId, ErrorCode, PathId, Side, Space};
 
-use crate::address_tokens::issue::IssuedTokens;
-use crate::address_tokens::memory::ReceivedTokens;
-use crate::config::{PreferredAddresses, TransportConfig};
+use crate::config::TransportConfig;
 use crate::earliest::Earliest;
 use crate::error::{ConnectionError, TransportError};
 use crate::event::{Event, Events};
 use crate::exchange::{Exchange, ToControl, ToSend};
 use crate::journal::session::{AnySession, ReplayedSession};
-use crate::open::keys::OneRttKeys;
-use crate::queue::Queue;
-use crate::receive::assembler::Assembler;
 use crate::secret::SecretSource;
 use crate::seed::ControlSeed;
 use crate::send::CloseValue;
 use crate::send::frames::ControlFrame;
-use crate::session::{DirectionKeys, PhaseKeys, Session, SessionSummary};
-use crate::spaces::Spaces;
+use crate::session::{Session, SessionSummary};
+use crypto_streams::CryptoStreams;
 use early::Early;
-use ids::{LocalIds, RemoteIds, ResetToken, RouteChange, first_routes};
+use identifiers::{FirstIds, IdSource, Identifiers};
+use idle_timer::IdleTimer;
+use ids::RouteChange;
+use keys::KeySchedule;
 use paths::Paths;
+use record::{HandshakeRecord, PeerTerms, Versions};
+use tokens::AddressTokens;
 
-/// Handshake bytes out of order that are kept, at each level (RFC 9000, section 7.5, asks for at
-/// least 4096).
-pub(crate) const CRYPTO_BUFFER_MAX: u64 = 64 * 1024;
+pub(crate) use idle_timer::KEEP_ALIVES_PER_IDLE_TIMEOUT;
 
 /// Closing and draining last this many probe timeouts (RFC 9000, section 10.2).
 const CLOSE_PTOS: u64 = 3;
@@ -59,9 +61,6 @@ const CLOSE_SPAN_MAX: Duration = Duration::from_secs(10);
 fn close_span(pto: Duration) -> Duration {
     (pto * CLOSE_PTOS).min(CLOSE_SPAN_MAX)
 }
-
-/// A keep-alive interval is at most this part of the idle timeout.
-pub(crate) const KEEP_ALIVES_PER_IDLE_TIMEOUT: u64 = 3;
 
 /// The state of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,66 +99,19 @@ pub(crate) struct Control {
     config: Arc<TransportConfig>,
     state: ConnectionState,
     session: AnySession,
-    /// CRYPTO bytes by space, and the space the session reads from.
-    crypto: Spaces<Assembler>,
-    read_space: Space,
-    write_space: Space,
-    levels: [Option<DirectionKeys>; 2],
-    /// The version of QUIC in use, and that of the client's first packet.
-    version: Version,
-    original_version: Version,
-    /// For Initial packets of the other version, while the peer may use either. Boxed, because a
-    /// connection after its handshake has none.
-    other_initial: Option<Box<DirectionKeys>>,
-    one_rtt: Option<OneRttKeys>,
-    /// The keys after those in use, unless they were freed while the connection was quiet.
-    next_phase: Option<PhaseKeys>,
-    /// Key updates made in each direction.
-    send_phase: u64,
-    receive_phase: u64,
-    /// A packet of the present send phase was acknowledged, so another update may follow.
-    phase_acknowledged: bool,
-    update_wanted: bool,
-    old_keys_until: Option<Instant>,
-    local_ids: LocalIds,
-    pub(crate) remote_ids: RemoteIds,
-    /// The reset tokens of the peer's IDs in use.
-    reset_tokens: Vec<ResetToken>,
-    /// The tokens for later connections that this server has issued, if any.
-    issued_tokens: Option<Box<IssuedTokens>>,
-    /// Where this client keeps the server's.
-    received_tokens: Option<Box<ReceivedTokens>>,
-    /// The state of paths, if multipath was negotiated.
-    paths: Option<Box<Paths>>,
-    /// The peer's limit of path IDs.
-    peer_max_path: Option<PathId>,
-    /// The peer's transport parameter disable_active_migration.
-    peer_disables_migration: bool,
-    /// Where the server wants a client to move, and the connection ID for it, until the handshake is
-    /// confirmed.
-    preferred: Option<Box<(PreferredAddresses, ConnectionId)>>,
-    /// The peer's first Source Connection ID, once known.
-    peer_first_id: Option<ConnectionId>,
-    /// The destination of the client's first packet, which the server's transport parameters must
-    /// repeat. At a server that has sent a Retry packet, of the packet that responds to it.
-    original_destination: ConnectionId,
-    /// The source of the server's Retry packet, if there was one.
-    retry_source: Option<Box<ConnectionId>>,
+    crypto: CryptoStreams,
+    keys: KeySchedule,
+    versions: Versions,
+    ids: Identifiers,
+    secrets: SecretSource,
+    tokens: AddressTokens,
+    peer: PeerTerms,
     /// The state of 0-RTT, if TLS has had keys for it.
     early: Option<Box<Early>>,
-    parameters_done: bool,
-    peer_id_limit: u64,
-    idle_timeout: Duration,
-    idle_at: Option<Instant>,
-    /// The interval in force: the configured one, or less if the idle timeout is short.
-    keep_alive: Option<Duration>,
-    keep_alive_at: Option<Instant>,
-    secrets: SecretSource,
-    routes: Queue<RouteChange>,
-    summary: Arc<SessionSummary>,
-    peer_identity: Arc<[Vec<u8>]>,
-    started_at: Instant,
-    handshake_time: Option<Duration>,
+    /// The state of paths, if multipath was negotiated.
+    paths: Option<Box<Paths>>,
+    idle: IdleTimer,
+    record: HandshakeRecord,
 }
 
 impl Control {
@@ -176,57 +128,24 @@ impl Control {
             original_destination,
             secrets,
         } = control;
-        let mut local_ids = LocalIds::new(local_id);
-        if let Some(id) = preferred_id {
-            local_ids.issue(id);
-        }
-        let mut control = Self {
+        let first = FirstIds { local: local_id, preferred: preferred_id, remote: remote_id, original_destination };
+        Self {
             side,
             state: ConnectionState::Handshaking,
             session,
-            crypto: Spaces::default(),
-            read_space: Space::Initial,
-            write_space: Space::Initial,
-            levels: [Some(initial), None],
-            version,
-            original_version: version,
-            other_initial: other_initial.map(Box::new),
-            one_rtt: None,
-            next_phase: None,
-            send_phase: 0,
-            receive_phase: 0,
-            phase_acknowledged: false,
-            update_wanted: false,
-            old_keys_until: None,
-            local_ids,
-            remote_ids: RemoteIds::new(remote_id),
-            reset_tokens: Vec::new(),
-            issued_tokens: None,
-            received_tokens: None,
-            paths: None,
-            peer_max_path: None,
-            peer_disables_migration: false,
-            preferred: None,
-            peer_first_id: (side == Side::Server).then_some(remote_id),
-            original_destination,
-            retry_source: None,
-            early: None,
-            parameters_done: false,
-            peer_id_limit: TransportParameters::default().active_connection_id_limit,
-            idle_timeout: config.idle_timeout,
-            idle_at: None,
-            keep_alive: config.keep_alive,
-            keep_alive_at: None,
+            crypto: CryptoStreams::new(),
+            keys: KeySchedule::new(initial, other_initial),
+            versions: Versions { current: version, original: version },
+            ids: Identifiers::new(side, &first),
             secrets,
-            routes: first_routes(side, local_id, original_destination, preferred_id),
-            summary: Arc::default(),
-            peer_identity: Arc::default(),
-            started_at: now,
-            handshake_time: None,
+            tokens: AddressTokens::default(),
+            peer: PeerTerms::default(),
+            early: None,
+            paths: None,
+            idle: IdleTimer::new(now, config.idle_timeout, config.keep_alive),
+            record: HandshakeRecord::new(now),
             config,
-        };
-        control.restart_idle(now, Duration::ZERO);
-        control
+        }
     }
 
     /// Takes one value of the exchange. `pto` is the current probe timeout.
@@ -258,14 +177,19 @@ impl Control {
                 }
                 self.confirm(exchange, events);
             }
-            ToControl::NewToken(token) => self.on_new_token(&token)?,
+            ToControl::NewToken(token) => {
+                if self.side == Side::Server {
+                    return Err(TransportError::violation("a client sent NEW_TOKEN"));
+                }
+                self.tokens.on_token(self.versions.current, &token);
+            }
             ToControl::AddressValidated(ip) => self.on_address_validated(now, ip, exchange),
             ToControl::Closed { error, application, reason } => {
                 self.on_closed_by_peer(now, error, application, reason, pto, events);
             }
             ToControl::PacketAccepted { space } => self.on_packet(now, space, pto, exchange),
             ToControl::PhaseAdvanced(epoch) => self.on_phase_advanced(now, epoch, pto, exchange),
-            ToControl::ElicitingSent { at } => self.restart_idle(at, pto),
+            ToControl::ElicitingSent { at } => self.idle.restart(at, pto),
             ToControl::FirstSent(space) => {
                 // RFC 9001, section 4.9.1: a client needs no Initial keys once it sends Handshake
                 // packets.
@@ -274,11 +198,11 @@ impl Control {
                 }
             }
             ToControl::PhaseAcknowledged(phase) => {
-                self.phase_acknowledged |= phase == self.send_phase;
+                self.keys.on_acknowledged(phase);
                 self.maybe_update_keys(exchange);
             }
             ToControl::KeyWornOut => {
-                self.update_wanted = true;
+                self.keys.request_update();
                 self.maybe_update_keys(exchange);
             }
             ToControl::KeyExhausted => {
@@ -294,19 +218,21 @@ impl Control {
     /// Gives the peer as many IDs as it keeps.
     fn issue_ids(&mut self, exchange: &mut Exchange) {
         let path = self.is_multipath().then_some(PathId::ZERO);
-        for _ in 0..self.local_ids.missing(self.peer_id_limit) {
-            let id = self.secrets.connection_id();
-            let reset_token = self.session.reset_token(&self.secrets, &id);
-            let sequence = self.local_ids.issue(id);
-            self.routes.push_back(RouteChange::Add(id));
-            let frame = ControlFrame::NewConnectionId { path, sequence, retire_prior_to: 0, id, reset_token };
-            exchange.to_send.push_back(ToSend::Control(frame));
+        let mut source = IdSource { secrets: &mut self.secrets, session: &mut self.session };
+        self.ids.issue(path, &mut source, exchange);
+    }
+
+    /// As [`issue_ids`](Self::issue_ids), for the paths after the first.
+    fn issue_path_ids(&mut self, exchange: &mut Exchange) {
+        if let Some(paths) = &mut self.paths {
+            let mut source = IdSource { secrets: &mut self.secrets, session: &mut self.session };
+            paths.issue_ids(&mut self.ids, &mut source, exchange);
         }
     }
 
     /// The next change to what the endpoint routes here.
     pub(crate) fn poll_route(&mut self) -> Option<RouteChange> {
-        self.routes.pop_front()
+        self.ids.routes.pop_front()
     }
 
     // ── Timers ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -317,21 +243,12 @@ impl Control {
             close.received += 1;
             return;
         }
-        if space == Space::Handshake && self.side == Side::Server && self.levels[0].is_some() {
+        if space == Space::Handshake && self.side == Side::Server && self.keys.levels[0].is_some() {
             // It proves that the client reads what we send to its address (RFC 9000, section 8.1).
             exchange.to_send.push_back(ToSend::Validated);
             self.discard(Space::Initial, exchange);
         }
-        self.restart_idle(now, pto);
-    }
-
-    /// RFC 9000, section 10.1: at least three probe timeouts, so that a lost packet does not end
-    /// the connection.
-    fn restart_idle(&mut self, now: Instant, pto: Duration) {
-        if !self.idle_timeout.is_zero() {
-            self.idle_at = Some(now + self.idle_timeout.max(pto * CLOSE_PTOS));
-        }
-        self.keep_alive_at = self.keep_alive.map(|interval| now + interval);
+        self.idle.restart(now, pto);
     }
 
     /// When [`Control::on_timeout`] has something to do.
@@ -341,25 +258,18 @@ impl Control {
             ConnectionState::Closed => None,
             _ => {
                 let mut earliest = Earliest::default();
-                earliest.note(self.idle_at);
-                earliest.note(self.handshake_until());
-                earliest.note(self.keep_alive_at);
-                earliest.note(self.old_keys_until);
+                self.idle.note_timeout(&mut earliest);
+                earliest.note(self.record.until(self.config.handshake_timeout));
+                earliest.note(self.keys.timeout());
                 earliest.note(self.paths.as_ref().and_then(|paths| paths.timeout()));
                 earliest.get()
             }
         }
     }
 
-    /// When the handshake must be complete; none once it is.
-    fn handshake_until(&self) -> Option<Instant> {
-        let timeout = self.config.handshake_timeout;
-        (self.handshake_time.is_none() && !timeout.is_zero()).then(|| self.started_at + timeout)
-    }
-
     /// True if the idle timeout has passed, even if its timer was not handled yet.
     pub(crate) fn is_idle_too_long(&self, now: Instant) -> bool {
-        self.is_open() && self.idle_at.is_some_and(|at| at <= now)
+        self.is_open() && self.idle.is_over(now)
     }
 
     /// Does what is due at `now`; does nothing if called early.
@@ -374,29 +284,21 @@ impl Control {
             ConnectionState::Closed => return,
             _ => {}
         }
-        if self.idle_at.is_some_and(|at| at <= now) {
+        if self.idle.is_over(now) {
             events.push(Event::Closed(ConnectionError::TimedOut));
             self.become_closed();
             return;
         }
-        if self.handshake_until().is_some_and(|at| at <= now) {
+        if self.record.until(self.config.handshake_timeout).is_some_and(|at| at <= now) {
             // Silently, as after the idle timeout: the peer may not receive at its address.
             self.abandon(ConnectionError::HandshakeTimedOut, events);
             return;
         }
-        if self.keep_alive_at.is_some_and(|at| at <= now) {
-            self.keep_alive_at = None;
-            if self.is_established() {
-                exchange.to_send.push_back(ToSend::Control(ControlFrame::Ping));
-            } else {
-                self.keep_alive_at = self.keep_alive.map(|interval| now + interval);
-            }
+        let is_established = self.is_established();
+        if self.idle.takes_keep_alive(now, is_established) {
+            exchange.to_send.push_back(ToSend::Control(ControlFrame::Ping));
         }
-        if self.old_keys_until.is_some_and(|at| at <= now) {
-            self.old_keys_until = None;
-            if let Some(one_rtt) = &mut self.one_rtt {
-                one_rtt.previous = None;
-            }
+        if self.keys.on_timeout(now) {
             self.maybe_update_keys(exchange);
         }
         self.on_path_timeout(now, exchange);
@@ -469,23 +371,14 @@ impl Control {
 
     fn become_closed(&mut self) {
         self.state = ConnectionState::Closed;
-        self.forget_tokens();
-        self.routes.extend(self.local_ids.iter().map(RouteChange::Remove));
-        if let Some(paths) = &self.paths {
-            self.routes.extend(paths.local_ids().map(RouteChange::Remove));
-        }
-        // Routed until now, so that a repetition of the client's first packet begins no second
-        // connection.
-        if self.side == Side::Server {
-            self.routes.push_back(RouteChange::Remove(self.original_destination));
-        }
+        self.ids.end(self.side, self.paths.iter().flat_map(|paths| paths.local_ids()));
     }
 
     // ── Questions ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     /// The destination of the client's first packet.
     pub(crate) fn original_destination(&self) -> ConnectionId {
-        self.original_destination
+        self.ids.original_destination
     }
 
     /// Neither side has closed.
@@ -518,10 +411,8 @@ impl Control {
 
     /// Frees unused memory.
     pub(crate) fn shrink(&mut self) {
-        self.routes.shrink();
-        self.local_ids.shrink();
-        self.remote_ids.shrink();
-        self.forget_next_phase();
+        self.ids.shrink();
+        self.keys.forget_next_phase();
     }
 
     /// Drops the TLS session.
@@ -554,14 +445,14 @@ impl Control {
     }
 
     pub(crate) fn peer_identity(&self) -> Arc<[Vec<u8>]> {
-        self.peer_identity.clone()
+        self.record.peer_identity.clone()
     }
 
     pub(crate) fn summary(&self) -> Arc<SessionSummary> {
-        self.summary.clone()
+        self.record.summary.clone()
     }
 
     pub(crate) fn times(&self) -> (Instant, Option<Duration>) {
-        (self.started_at, self.handshake_time)
+        (self.record.started_at, self.record.duration)
     }
 }

@@ -133,6 +133,38 @@ impl Paths {
         Some(&mut self.others[at])
     }
 
+    /// The lowest number received on a path after the first in the present key phase.
+    pub(super) fn phase_from_of(&self, path: PathId) -> Option<u64> {
+        self.others.iter().find(|known| known.id == path)?.phase_from
+    }
+
+    pub(super) fn lower_phase_from(&mut self, path: PathId, number: u64) {
+        if let Some(known) = self.get_mut(path) {
+            known.phase_from = Some(known.phase_from.map_or(number, |known| known.min(number)));
+        }
+    }
+
+    /// Another key phase begins.
+    pub(super) fn forget_phase_from(&mut self) {
+        self.others.iter_mut().for_each(|path| path.phase_from = None);
+    }
+
+    /// PATH_STATUS.
+    fn on_status(&mut self, path: PathId, sequence: u64, available: bool, exchange: &mut Exchange) {
+        let latest = match path {
+            PathId::ZERO => &mut self.first_status,
+            path => match self.get_or_new(path) {
+                Some(known) => &mut known.peers_status,
+                None => return,
+            },
+        };
+        // One with a lower sequence number is outdated (section 4.3).
+        if latest.is_none_or(|(latest, _)| sequence > latest) {
+            *latest = Some((sequence, available));
+            exchange.to_send.push_back(ToSend::Path(ToPath::PeersStatus { path, available }));
+        }
+    }
+
     /// Every connection ID of ours that is in use.
     pub(super) fn local_ids(&self) -> impl Iterator<Item = ConnectionId> + '_ {
         self.others.iter().flat_map(|path| path.local.iter())
@@ -150,24 +182,6 @@ impl Control {
         self.paths.as_ref().map(|paths| paths.local_max())
     }
 
-    /// The lowest number received on a path after the first in the present key phase.
-    pub(super) fn phase_from_of(&self, path: PathId) -> Option<u64> {
-        self.paths.as_ref()?.others.iter().find(|known| known.id == path)?.phase_from
-    }
-
-    pub(super) fn lower_phase_from(&mut self, path: PathId, number: u64) {
-        if let Some(known) = self.paths.as_mut().and_then(|paths| paths.get_mut(path)) {
-            known.phase_from = Some(known.phase_from.map_or(number, |known| known.min(number)));
-        }
-    }
-
-    /// Another key phase begins.
-    pub(super) fn forget_phase_from(&mut self) {
-        if let Some(paths) = &mut self.paths {
-            paths.others.iter_mut().for_each(|path| path.phase_from = None);
-        }
-    }
-
     /// The other frames about paths.
     pub(super) fn on_multipath(
         &mut self,
@@ -179,23 +193,14 @@ impl Control {
     ) -> Result<(), TransportError> {
         let Some(paths) = &mut self.paths else { return Ok(()) };
         match frame {
-            MultipathFrame::Abandon { path, code } => return self.on_abandoned(now, path, code, pto, exchange, events),
+            MultipathFrame::Abandon { path, code } => {
+                return paths.on_abandoned(now, path, code, pto, exchange, events);
+            }
             MultipathFrame::Status { path, sequence, available } => {
-                let latest = match path {
-                    PathId::ZERO => &mut paths.first_status,
-                    path => match paths.get_or_new(path) {
-                        Some(known) => &mut known.peers_status,
-                        None => return Ok(()),
-                    },
-                };
-                // One with a lower sequence number is outdated (section 4.3).
-                if latest.is_none_or(|(latest, _)| sequence > latest) {
-                    *latest = Some((sequence, available));
-                    exchange.to_send.push_back(ToSend::Path(ToPath::PeersStatus { path, available }));
-                }
+                paths.on_status(path, sequence, available, exchange);
             }
             MultipathFrame::MaxPathId(max) => {
-                if self.peer_max_path.is_some_and(|initial| max < initial) {
+                if self.peer.max_path.is_some_and(|initial| max < initial) {
                     return Err(TransportError::violation("a lower path limit than the one of the handshake"));
                 }
                 // The limit never decreases (section 4.6).
@@ -207,7 +212,7 @@ impl Control {
             MultipathFrame::PathsBlocked(_) => {}
             MultipathFrame::PathCidsBlocked { path, next_sequence } => {
                 let next = match path {
-                    PathId::ZERO => Some(self.local_ids.next_sequence()),
+                    PathId::ZERO => Some(self.ids.local.next_sequence()),
                     path if path.0 >= paths.next_issued => Some(0),
                     // Frames about a forgotten path may be late and are no error (section 4).
                     path => paths.get_mut(path).map(|known| known.local.next_sequence()),

@@ -5,7 +5,7 @@ use aws_lc_rs::constant_time::verify_slices_are_equal;
 use units::{Duration, Instant};
 use wire::quic::{ConnectionId, PathId};
 
-use super::ids::{ResetToken, RouteChange};
+use super::ids::ResetToken;
 use super::{ConnectionState, Control, close_span};
 use crate::error::ConnectionError;
 use crate::event::{Event, Events};
@@ -19,28 +19,12 @@ impl Control {
             tokens.extend(self.remote_ids_of(path).and_then(|ids| ids.token_of(id)));
         }
         tokens.shrink_to_fit();
-        self.replace_tokens(tokens);
-    }
-
-    fn replace_tokens(&mut self, tokens: Vec<ResetToken>) {
-        if tokens == self.reset_tokens {
-            return;
-        }
-        let before = std::mem::replace(&mut self.reset_tokens, tokens);
-        let gone = before.iter().filter(|token| !self.reset_tokens.contains(token));
-        self.routes.extend(gone.copied().map(RouteChange::RemoveReset));
-        let new = self.reset_tokens.iter().filter(|token| !before.contains(token));
-        self.routes.extend(new.copied().map(RouteChange::AddReset));
+        self.ids.replace_tokens(tokens);
     }
 
     /// Whether a datagram may reset the connection.
     pub(crate) fn knows_tokens(&self) -> bool {
-        !self.reset_tokens.is_empty()
-    }
-
-    /// The connection is over: no datagram resets it.
-    pub(super) fn forget_tokens(&mut self) {
-        self.replace_tokens(Vec::new());
+        !self.ids.reset_tokens.is_empty()
     }
 
     /// A datagram that cannot be attributed or opened ends in these bytes. If they are a token, the
@@ -49,7 +33,7 @@ impl Control {
         // Every comparison takes as long as any other, so that an attacker learns nothing of a
         // token that it guesses.
         let matches = |known: &ResetToken| verify_slices_are_equal(known, trailer).is_ok();
-        let is_reset = self.reset_tokens.iter().fold(false, |found, known| matches(known) | found);
+        let is_reset = self.ids.reset_tokens.iter().fold(false, |found, known| matches(known) | found);
         if is_reset && self.is_open() {
             tracing::debug!("the peer has lost the connection's state");
             events.push(Event::Closed(ConnectionError::Reset));

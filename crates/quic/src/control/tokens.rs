@@ -4,13 +4,31 @@ use std::net::IpAddr;
 
 use bytes::Bytes;
 use units::Instant;
-use wire::quic::Side;
+use wire::quic::{Side, Version};
 
 use super::Control;
+use crate::address_tokens::issue::IssuedTokens;
 use crate::address_tokens::memory::ReceivedTokens;
-use crate::error::TransportError;
 use crate::exchange::{Exchange, ToSend};
 use crate::send::frames::ControlFrame;
+
+/// The tokens of one connection. A side has those of its role only.
+#[derive(Default)]
+pub(super) struct AddressTokens {
+    /// The tokens for later connections that this server has issued, if any.
+    issued: Option<Box<IssuedTokens>>,
+    /// Where this client keeps the server's.
+    received: Option<Box<ReceivedTokens>>,
+}
+
+impl AddressTokens {
+    /// NEW_TOKEN (RFC 9000, section 19.7).
+    pub(super) fn on_token(&mut self, version: Version, token: &Bytes) {
+        if let Some(received) = &mut self.received {
+            received.on_token(version, token);
+        }
+    }
+}
 
 impl Control {
     /// The client's address is validated: it gets a token for it, and for those validated before
@@ -20,29 +38,18 @@ impl Control {
             return;
         }
         let ip = ip.to_canonical();
-        let mut issued = self.issued_tokens.take().unwrap_or_default();
+        let mut issued = self.tokens.issued.take().unwrap_or_default();
         if let Some(addresses) = issued.next(ip)
             && let Some(token) = self.session.address_token(&self.secrets, now, issued.count(), &addresses)
         {
             exchange.to_send.push_back(ToSend::Control(ControlFrame::NewToken(token.into())));
             issued.on_issued(addresses);
         }
-        self.issued_tokens = (issued.count() > 0).then_some(issued);
+        self.tokens.issued = (issued.count() > 0).then_some(issued);
     }
 
     /// Tokens of the server go there.
     pub(crate) fn set_received_tokens(&mut self, received: ReceivedTokens) {
-        self.received_tokens = Some(Box::new(received));
-    }
-
-    /// NEW_TOKEN (RFC 9000, section 19.7).
-    pub(super) fn on_new_token(&mut self, token: &Bytes) -> Result<(), TransportError> {
-        if self.side == Side::Server {
-            return Err(TransportError::violation("a client sent NEW_TOKEN"));
-        }
-        if let Some(received) = &mut self.received_tokens {
-            received.on_token(self.version, token);
-        }
-        Ok(())
+        self.tokens.received = Some(Box::new(received));
     }
 }

@@ -4,6 +4,7 @@ use units::{Duration, Instant};
 use wire::quic::{ErrorCode, PathId};
 
 use super::{End, OtherPath, Paths};
+use crate::control::identifiers::Identifiers;
 use crate::control::ids::RouteChange;
 use crate::control::{CLOSE_PTOS, Control};
 use crate::error::TransportError;
@@ -24,9 +25,7 @@ impl Paths {
     fn can_forget(&self, id: PathId) -> bool {
         id.0 < self.next_issued
     }
-}
 
-impl Control {
     /// The peer abandons a path: so do we (section 3.4).
     pub(super) fn on_abandoned(
         &mut self,
@@ -39,39 +38,31 @@ impl Control {
     ) -> Result<(), TransportError> {
         tracing::debug!(%path, code, "the peer abandons a path");
         self.mark_abandoned(path, code, exchange, events);
-        let Some(paths) = &mut self.paths else { return Ok(()) };
         let end = match path {
-            PathId::ZERO if paths.first_is_forgotten => return Ok(()),
-            PathId::ZERO => &mut paths.first_end,
-            path => match paths.get_mut(path) {
+            PathId::ZERO if self.first_is_forgotten => return Ok(()),
+            PathId::ZERO => &mut self.first_end,
+            path => match self.get_mut(path) {
                 Some(known) => &mut known.end,
                 None => return Ok(()),
             },
         };
         // Late packets of the path are still accepted and acknowledged for a while.
         end.forget_at.get_or_insert(now + pto * CLOSE_PTOS);
-        if paths.open_count() == 0 {
+        if self.open_count() == 0 {
             return Err(TransportError::new(ErrorCode::NO_ERROR, "the peer gave up the last path"));
         }
         Ok(())
     }
 
     /// Abandons a path; false if there is no such path or it is the last one.
-    pub(crate) fn abandon_path(
-        &mut self,
-        path: PathId,
-        code: u64,
-        exchange: &mut Exchange,
-        events: &mut Events,
-    ) -> bool {
-        let Some(paths) = &self.paths else { return false };
+    fn abandon(&mut self, path: PathId, code: u64, exchange: &mut Exchange, events: &mut Events) -> bool {
         let is_open = |other: &OtherPath| other.is_open && !other.end.abandon_sent;
         // The peer must not get a PATH_ABANDON for a path that it does not know.
-        if path != PathId::ZERO && !paths.others.iter().any(|other| other.id == path && is_open(other)) {
+        if path != PathId::ZERO && !self.others.iter().any(|other| other.id == path && is_open(other)) {
             return false;
         }
-        let others = paths.others.iter().filter(|other| other.id != path && is_open(other)).count();
-        let first = usize::from(path != PathId::ZERO && !paths.first_end.abandon_sent);
+        let others = self.others.iter().filter(|other| other.id != path && is_open(other)).count();
+        let first = usize::from(path != PathId::ZERO && !self.first_end.abandon_sent);
         if others + first == 0 {
             return false;
         }
@@ -79,10 +70,9 @@ impl Control {
     }
 
     fn mark_abandoned(&mut self, path: PathId, code: u64, exchange: &mut Exchange, events: &mut Events) -> bool {
-        let Some(paths) = &mut self.paths else { return false };
         let end = match path {
-            PathId::ZERO => &mut paths.first_end,
-            path => match paths.get_or_new(path) {
+            PathId::ZERO => &mut self.first_end,
+            path => match self.get_or_new(path) {
                 Some(known) => &mut known.end,
                 None => return false,
             },
@@ -96,30 +86,50 @@ impl Control {
         true
     }
 
-    /// Forgets paths that both sides have abandoned, and lets the peer open as many new ones.
-    pub(in crate::control) fn on_path_timeout(&mut self, now: Instant, exchange: &mut Exchange) {
-        let Some(paths) = &mut self.paths else { return };
+    /// Forgets paths that both sides have abandoned, and lets the peer open as many new ones. Returns
+    /// whether there were any.
+    fn forget_over(&mut self, now: Instant, ids: &mut Identifiers, exchange: &mut Exchange) -> bool {
         let is_over = |end: End| end.forget_at.is_some_and(|at| at <= now);
-        let next_issued = paths.next_issued;
+        let next_issued = self.next_issued;
         let mut forgotten = 0;
-        if is_over(paths.first_end) {
+        if is_over(self.first_end) {
             // The number space of the first path remains.
-            paths.first_end.forget_at = None;
-            paths.first_is_forgotten = true;
-            let ids: Vec<_> = self.local_ids.drain().collect();
-            self.routes.extend(ids.into_iter().map(RouteChange::Remove));
+            self.first_end.forget_at = None;
+            self.first_is_forgotten = true;
+            ids.forget_first_path();
             forgotten += 1;
         }
-        for over in paths.others.extract_if(.., |path| is_over(path.end) && path.id.0 < next_issued) {
-            self.routes.extend(over.local.iter().map(RouteChange::Remove));
+        for over in self.others.extract_if(.., |path| is_over(path.end) && path.id.0 < next_issued) {
+            ids.routes.extend(over.local.iter().map(RouteChange::Remove));
             exchange.to_send.push_back(ToSend::Path(ToPath::Forget(over.id)));
             exchange.to_receive.push_back(ToReceive::ForgetPath(over.id));
             forgotten += 1;
         }
         if forgotten > 0 {
             // Saturates after 2^32 paths.
-            paths.local_max = paths.local_max.saturating_add(forgotten);
-            exchange.to_send.push_back(ToSend::Control(ControlFrame::MaxPathId(PathId(paths.local_max))));
+            self.local_max = self.local_max.saturating_add(forgotten);
+            exchange.to_send.push_back(ToSend::Control(ControlFrame::MaxPathId(PathId(self.local_max))));
+        }
+        forgotten > 0
+    }
+}
+
+impl Control {
+    /// Abandons a path; false if there is no such path or it is the last one.
+    pub(crate) fn abandon_path(
+        &mut self,
+        path: PathId,
+        code: u64,
+        exchange: &mut Exchange,
+        events: &mut Events,
+    ) -> bool {
+        self.paths.as_mut().is_some_and(|paths| paths.abandon(path, code, exchange, events))
+    }
+
+    /// Forgets paths that both sides have abandoned.
+    pub(in crate::control) fn on_path_timeout(&mut self, now: Instant, exchange: &mut Exchange) {
+        let Some(paths) = &mut self.paths else { return };
+        if paths.forget_over(now, &mut self.ids, exchange) {
             self.issue_path_ids(exchange);
         }
     }

@@ -61,7 +61,7 @@ impl Control {
         if !self.is_confirmed() {
             return Err(MigrateError::TooEarly);
         }
-        if self.peer_disables_migration {
+        if self.peer.disables_migration {
             return Err(MigrateError::Forbidden);
         }
         Ok(())
@@ -75,16 +75,16 @@ impl Control {
     ) -> Result<(), TransportError> {
         let Some(preferred) = &parameters.preferred_address else { return Ok(()) };
         // Section 18.2.
-        if self.remote_ids.current().is_some_and(|id| id.is_empty()) {
+        if self.ids.remote.current().is_some_and(|id| id.is_empty()) {
             let reason = "a preferred address of a server without connection IDs";
             return Err(TransportError::new(ErrorCode::TRANSPORT_PARAMETER_ERROR, reason));
         }
-        self.remote_ids.on_new(1, 0, preferred.id, preferred.reset_token)?;
+        self.ids.remote.on_new(1, 0, preferred.id, preferred.reset_token)?;
         // With several paths, the application says where they lead.
-        let has_one_path = self.config.max_paths <= 1 || self.peer_max_path.is_none_or(|max| max == PathId::ZERO);
+        let has_one_path = self.config.max_paths <= 1 || self.peer.max_path.is_none_or(|max| max == PathId::ZERO);
         if has_one_path {
             let addresses = PreferredAddresses { ipv4: preferred.ipv4, ipv6: preferred.ipv6 };
-            self.preferred = Some(Box::new((addresses, preferred.id)));
+            self.peer.preferred = Some(Box::new((addresses, preferred.id)));
         }
         Ok(())
     }
@@ -92,10 +92,10 @@ impl Control {
     /// The handshake is confirmed (section 9.6.1). A server that forbids other migrations does not
     /// forbid this one (section 18.2).
     pub(in crate::control) fn move_to_preferred_address(&mut self, exchange: &mut Exchange) {
-        let Some(preferred) = self.preferred.take() else { return };
+        let Some(preferred) = self.peer.preferred.take() else { return };
         let (addresses, remote_id) = *preferred;
         // The server may have retired the ID meanwhile.
-        if self.remote_ids.contains(remote_id) {
+        if self.ids.remote.contains(remote_id) {
             exchange.to_send.push_back(ToSend::Path(ToPath::MoveToPreferred { addresses, remote_id }));
         }
     }
@@ -103,7 +103,7 @@ impl Control {
     /// The peer's connection IDs for `path`, if it is known.
     pub(crate) fn remote_ids_of(&self, path: PathId) -> Option<&RemoteIds> {
         if path == PathId::ZERO {
-            return Some(&self.remote_ids);
+            return Some(&self.ids.remote);
         }
         let others = &self.paths.as_ref()?.others;
         others.iter().find(|known| known.id == path).map(|known| &known.remote)
@@ -113,7 +113,7 @@ impl Control {
     pub(in crate::control) fn retire_remote_id(&mut self, path: PathId, id: ConnectionId, exchange: &mut Exchange) {
         let named = self.is_multipath().then_some(path);
         let ids = match path {
-            PathId::ZERO => Some(&mut self.remote_ids),
+            PathId::ZERO => Some(&mut self.ids.remote),
             path => self.paths.as_mut().and_then(|paths| paths.get_mut(path)).map(|known| &mut known.remote),
         };
         if let Some(sequence) = ids.and_then(|ids| ids.retire(id)) {

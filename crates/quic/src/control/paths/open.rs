@@ -97,12 +97,62 @@ impl Paths {
             self.next_opened += 1;
         }
     }
+
+    /// Opens requested paths as far as both sides' connection IDs allow.
+    fn open_requested(&mut self, exchange: &mut Exchange, events: &mut Events) {
+        while let Some(&(addresses, is_backup)) = self.requested.front() {
+            self.skip_abandoned();
+            let next = PathId(self.next_opened);
+            let ready = self.others.iter_mut().find(|path| path.id == next);
+            let Some(path) = ready.filter(|path| path.local.len() > 0 && path.remote.current().is_some()) else {
+                break;
+            };
+            let remote_id = path.remote.current().expect("checked above");
+            path.is_open = true;
+            self.next_opened += 1;
+            self.requested.pop_front();
+            let is_peers_backup = path.is_peers_backup();
+            exchange.to_send.push_back(ToSend::Path(ToPath::Open {
+                path: next,
+                addresses,
+                remote_id,
+                is_backup,
+                is_peers_backup,
+            }));
+            if is_backup {
+                // The first PATH_STATUS of the path; later ones have higher sequence numbers.
+                let frame = ControlFrame::PathStatus { path: next, sequence: 0, available: false };
+                exchange.to_send.push_back(ToSend::Control(frame));
+            }
+            events.push(Event::PathOpened(next));
+        }
+        self.report_blocked(exchange);
+    }
+
+    /// Tells the peer what keeps requested paths from being opened.
+    fn report_blocked(&mut self, exchange: &mut Exchange) {
+        if !self.requested.is_empty()
+            && self.next_opened > self.peer_max
+            && self.paths_blocked_at != Some(self.peer_max)
+        {
+            self.paths_blocked_at = Some(self.peer_max);
+            exchange.to_send.push_back(ToSend::Control(ControlFrame::PathsBlocked(PathId(self.peer_max))));
+        }
+        // The limit allows it, and the peer has issued no connection ID (section 4.7).
+        let next = self.next_opened;
+        if !self.requested.is_empty() && next <= self.peer_max.min(self.local_max) && self.cids_blocked_at != Some(next)
+        {
+            self.cids_blocked_at = Some(next);
+            let frame = ControlFrame::PathCidsBlocked { path: PathId(next), next_sequence: 0 };
+            exchange.to_send.push_back(ToSend::Control(frame));
+        }
+    }
 }
 
 impl Control {
     /// Our side of the handshake is complete: multipath begins, if both sides have offered it.
     pub(in crate::control) fn begin_multipath(&mut self, exchange: &mut Exchange) {
-        let Some(peer_max) = self.peer_max_path.filter(|_| self.config.max_paths > 0) else { return };
+        let Some(peer_max) = self.peer.max_path.filter(|_| self.config.max_paths > 0) else { return };
         self.paths = Some(Box::new(Paths::new(self.config.max_paths - 1, peer_max.0)));
         exchange.to_send.push_back(ToSend::Multipath);
     }
@@ -162,7 +212,7 @@ impl Control {
             return Err(OpenPathError::TooEarly);
         }
         let paths = self.paths.as_mut().ok_or(OpenPathError::Unsupported)?;
-        if is_handshake_address && self.peer_disables_migration {
+        if is_handshake_address && self.peer.disables_migration {
             return Err(OpenPathError::Forbidden);
         }
         let open = paths.open_count() + paths.requested.len();
@@ -187,50 +237,9 @@ impl Control {
 
     /// Opens requested paths as far as both sides' connection IDs allow.
     pub(crate) fn open_requested(&mut self, exchange: &mut Exchange, events: &mut Events) {
-        let Some(paths) = &mut self.paths else { return };
-        while let Some(&(addresses, is_backup)) = paths.requested.front() {
-            paths.skip_abandoned();
-            let next = PathId(paths.next_opened);
-            let ready = paths.others.iter_mut().find(|path| path.id == next);
-            let Some(path) = ready.filter(|path| path.local.len() > 0 && path.remote.current().is_some()) else {
-                break;
-            };
-            let remote_id = path.remote.current().expect("checked above");
-            path.is_open = true;
-            paths.next_opened += 1;
-            paths.requested.pop_front();
-            let is_peers_backup = path.is_peers_backup();
-            exchange.to_send.push_back(ToSend::Path(ToPath::Open {
-                path: next,
-                addresses,
-                remote_id,
-                is_backup,
-                is_peers_backup,
-            }));
-            if is_backup {
-                // The first PATH_STATUS of the path; later ones have higher sequence numbers.
-                let frame = ControlFrame::PathStatus { path: next, sequence: 0, available: false };
-                exchange.to_send.push_back(ToSend::Control(frame));
-            }
-            events.push(Event::PathOpened(next));
+        if let Some(paths) = &mut self.paths {
+            paths.open_requested(exchange, events);
+            self.issue_path_ids(exchange);
         }
-        if !paths.requested.is_empty()
-            && paths.next_opened > paths.peer_max
-            && paths.paths_blocked_at != Some(paths.peer_max)
-        {
-            paths.paths_blocked_at = Some(paths.peer_max);
-            exchange.to_send.push_back(ToSend::Control(ControlFrame::PathsBlocked(PathId(paths.peer_max))));
-        }
-        // The limit allows it, and the peer has issued no connection ID (section 4.7).
-        let next = paths.next_opened;
-        if !paths.requested.is_empty()
-            && next <= paths.peer_max.min(paths.local_max)
-            && paths.cids_blocked_at != Some(next)
-        {
-            paths.cids_blocked_at = Some(next);
-            let frame = ControlFrame::PathCidsBlocked { path: PathId(next), next_sequence: 0 };
-            exchange.to_send.push_back(ToSend::Control(frame));
-        }
-        self.issue_path_ids(exchange);
     }
 }
