@@ -14,18 +14,33 @@ pub(crate) const CRYPTO_BUFFER_MAX: u64 = 64 * 1024;
 /// CRYPTO bytes by space.
 pub(super) struct CryptoStreams {
     pub(super) by_space: Spaces<Assembler>,
-    /// The space the session reads from.
-    read_space: Space,
-    pub(super) write_space: Space,
+}
+
+/// The spaces that the session reads from and writes to. Apart from the streams, where they would take a
+/// word of every connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SessionSpaces {
+    read: Space,
+    pub(super) write: Space,
+}
+
+impl SessionSpaces {
+    pub(super) const FIRST: Self = Self { read: Space::Initial, write: Space::Initial };
 }
 
 impl CryptoStreams {
     pub(super) fn new() -> Self {
-        Self { by_space: Spaces::default(), read_space: Space::Initial, write_space: Space::Initial }
+        Self { by_space: Spaces::default() }
     }
 
     /// A CRYPTO frame; false if it has nothing new.
-    pub(super) fn insert(&mut self, space: Space, offset: u64, bytes: Bytes) -> Result<bool, TransportError> {
+    pub(super) fn insert(
+        &mut self,
+        spaces: SessionSpaces,
+        space: Space,
+        offset: u64,
+        bytes: Bytes,
+    ) -> Result<bool, TransportError> {
         let buffer = &mut self.by_space[space.index()];
         let end = offset + bytes.len() as u64;
         if end > buffer.read_offset() + CRYPTO_BUFFER_MAX {
@@ -34,7 +49,7 @@ impl CryptoStreams {
                 "too many handshake bytes out of order",
             ));
         }
-        if space < self.read_space {
+        if space < spaces.read {
             // Only repetitions may still arrive at a level that TLS has left (RFC 9001, section
             // 4.1.3).
             if end > buffer.ready_end() {
@@ -50,19 +65,19 @@ impl CryptoStreams {
     }
 
     /// The bytes that are in order at the level that the session reads.
-    pub(super) fn read(&mut self) -> Option<Bytes> {
-        self.by_space[self.read_space.index()].read(usize::MAX).map(|bytes| bytes.to_bytes())
+    pub(super) fn read(&mut self, spaces: SessionSpaces) -> Option<Bytes> {
+        self.by_space[spaces.read.index()].read(usize::MAX).map(|bytes| bytes.to_bytes())
     }
 
     /// The session reads at this level from now on.
-    pub(super) fn move_read_space(&mut self, wanted: Space) -> Result<(), TransportError> {
-        if wanted > self.read_space {
-            let left = &self.by_space[self.read_space.index()];
+    pub(super) fn move_read_space(&self, spaces: &mut SessionSpaces, wanted: Space) -> Result<(), TransportError> {
+        if wanted > spaces.read {
+            let left = &self.by_space[spaces.read.index()];
             // Also beyond a gap, which nothing may fill any more (RFC 9001, section 4.1.3).
             if left.is_ready() || !left.pending().is_empty() {
                 return Err(TransportError::violation("handshake bytes left over at the end of their level"));
             }
-            self.read_space = wanted;
+            spaces.read = wanted;
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ use super::{ConnectionState, Control};
 use crate::error::TransportError;
 use crate::event::{Event, Events};
 use crate::exchange::{self, Exchange, HandshakeStep, ToReceive, ToSend};
+use crate::journal::session::AnySession;
 use crate::session::DirectionKeys;
 
 /// The state of 0-RTT.
@@ -69,6 +70,41 @@ pub(crate) fn kept_limits(parameters: &TransportParameters) -> [u64; 8] {
     ]
 }
 
+impl Early {
+    /// The handshake is complete: no more 0-RTT packets are opened.
+    pub(super) fn close(&mut self) {
+        if let Self::Taken { keys, .. } = self {
+            *keys = None;
+        }
+    }
+
+    /// The server's parameters have arrived at a client, and with them whether it has taken 0-RTT.
+    /// Returns whether it has.
+    pub(super) fn decide(
+        &mut self,
+        session: &mut AnySession,
+        parameters: &TransportParameters,
+        exchange: &mut Exchange,
+        events: &mut Events,
+    ) -> Result<bool, TransportError> {
+        let Self::Offered(limits) = self else { return Ok(false) };
+        if !session.is_early_accepted() {
+            *self = Self::Rejected;
+            exchange.to_send.push_back(ToSend::Handshake(HandshakeStep::EarlyRejected));
+            exchange.to_receive.push_back(ToReceive::EarlyRejected);
+            events.push(Event::EarlyRejected);
+            return Ok(false);
+        }
+        let (then, now) = (kept_limits(limits), kept_limits(parameters));
+        if then.iter().zip(&now).any(|(then, now)| now < then) {
+            let reason = "the server has accepted 0-RTT and reduced its limits";
+            return Err(TransportError::new(ErrorCode::PROTOCOL_VIOLATION, reason));
+        }
+        *self = Self::Accepted;
+        Ok(true)
+    }
+}
+
 impl Control {
     /// Takes the 0-RTT keys of TLS, if it has any: at a client once its first message is written, at
     /// a server once it is read.
@@ -95,9 +131,7 @@ impl Control {
     /// TLS writes a message. If a client writes another first one, the server has asked for it
     /// (HelloRetryRequest) and takes no 0-RTT (RFC 8446, section 4.2.10).
     pub(super) fn note_hello(&self, exchange: &mut Exchange) {
-        if self.crypto.write_space == wire::quic::Space::Initial
-            && matches!(self.early.as_deref(), Some(Early::Offered(_)))
-        {
+        if self.spaces.write == wire::quic::Space::Initial && matches!(self.early.as_deref(), Some(Early::Offered(_))) {
             exchange.to_send.push_back(ToSend::Handshake(HandshakeStep::EarlyOver));
         }
     }
@@ -108,39 +142,6 @@ impl Control {
     pub(super) fn answer_early(&self, exchange: &mut Exchange) {
         if matches!(self.early.as_deref(), Some(Early::Taken { .. })) {
             exchange.to_send.push_back(ToSend::Handshake(HandshakeStep::Complete));
-        }
-    }
-
-    /// The server's parameters have arrived at a client, and with them whether it has taken 0-RTT.
-    /// Returns whether it has.
-    pub(super) fn decide_early(
-        &mut self,
-        parameters: &TransportParameters,
-        exchange: &mut Exchange,
-        events: &mut Events,
-    ) -> Result<bool, TransportError> {
-        let Some(early) = &mut self.early else { return Ok(false) };
-        let Early::Offered(limits) = &**early else { return Ok(false) };
-        if !self.session.is_early_accepted() {
-            **early = Early::Rejected;
-            exchange.to_send.push_back(ToSend::Handshake(HandshakeStep::EarlyRejected));
-            exchange.to_receive.push_back(ToReceive::EarlyRejected);
-            events.push(Event::EarlyRejected);
-            return Ok(false);
-        }
-        let (then, now) = (kept_limits(limits), kept_limits(parameters));
-        if then.iter().zip(&now).any(|(then, now)| now < then) {
-            let reason = "the server has accepted 0-RTT and reduced its limits";
-            return Err(TransportError::new(ErrorCode::PROTOCOL_VIOLATION, reason));
-        }
-        **early = Early::Accepted;
-        Ok(true)
-    }
-
-    /// The handshake is complete: no more 0-RTT packets are opened.
-    pub(super) fn close_early(&mut self) {
-        if let Some(Early::Taken { keys, .. }) = self.early.as_deref_mut() {
-            *keys = None;
         }
     }
 

@@ -30,7 +30,7 @@ impl Control {
         exchange: &mut Exchange,
         events: &mut Events,
     ) -> Result<(), TransportError> {
-        if !self.crypto.insert(space, offset, bytes)? {
+        if !self.crypto.insert(self.spaces, space, offset, bytes)? {
             return Ok(());
         }
         self.advance(now, exchange, events)
@@ -38,12 +38,13 @@ impl Control {
 
     /// Passes the CRYPTO bytes that are in order to the session.
     fn advance(&mut self, now: Instant, exchange: &mut Exchange, events: &mut Events) -> Result<(), TransportError> {
-        while let Some(bytes) = self.crypto.read() {
+        while let Some(bytes) = self.crypto.read(self.spaces) {
             self.session.handle_crypto(&bytes)?;
             self.follow_session(exchange);
             self.take_parameters(exchange, events)?;
             self.flush_session(exchange);
-            self.crypto.move_read_space(self.wanted_space())?;
+            let wanted = self.wanted_space();
+            self.crypto.move_read_space(&mut self.spaces, wanted)?;
             if self.state == ConnectionState::Handshaking && !self.session.get().is_handshaking() {
                 self.complete(now, exchange, events)?;
             }
@@ -70,16 +71,16 @@ impl Control {
             let keys = self.session.poll_crypto(&mut bytes);
             if !bytes.is_empty() {
                 self.note_hello(exchange);
-                exchange.to_send.push_back(ToSend::Crypto { space: self.crypto.write_space, bytes: bytes.into() });
+                exchange.to_send.push_back(ToSend::Crypto { space: self.spaces.write, bytes: bytes.into() });
             }
             match keys {
                 Some(NewKeys::Handshake(keys)) => {
-                    self.crypto.write_space = Space::Handshake;
+                    self.spaces.write = Space::Handshake;
                     self.keys.levels[1] = Some(keys.open);
                     exchange.to_send.push_back(ToSend::InstallKeys { space: Space::Handshake, keys: keys.seal });
                 }
                 Some(NewKeys::OneRtt(keys)) => {
-                    self.crypto.write_space = Space::Data;
+                    self.spaces.write = Space::Data;
                     self.keys.install_data(keys.open);
                     exchange.to_send.push_back(ToSend::InstallKeys { space: Space::Data, keys: keys.seal });
                     self.answer_early(exchange);
@@ -104,13 +105,17 @@ impl Control {
         self.peer.max_path = parameters.initial_max_path_id;
         self.ids.remote.set_first_token(parameters.stateless_reset_token);
         self.peer.disables_migration = parameters.disable_active_migration;
-        self.take_preferred_address(&parameters)?;
+        self.peer.take_preferred_address(&parameters, &mut self.ids.remote, self.config.max_paths)?;
         // Paths are distinguished by connection IDs (multipath draft-21, section 2.1).
         if self.peer.max_path.is_some() && self.ids.peer_first.is_some_and(|id| id.is_empty()) {
             return Err(TransportError::violation("multipath without connection IDs"));
         }
         self.idle.limit(Duration::from_millis(parameters.max_idle_timeout_ms));
-        let accepted = self.decide_early(&parameters, exchange, events)?.then(|| Box::new(parameters.clone()));
+        let is_early_accepted = match &mut self.early {
+            Some(early) => early.decide(&mut self.session, &parameters, exchange, events)?,
+            None => false,
+        };
+        let accepted = is_early_accepted.then(|| Box::new(parameters.clone()));
         exchange.to_receive.push_back(ToReceive::PeerParameters(Box::new(parameters.clone())));
         exchange.to_send.push_back(ToSend::PeerParameters(Box::new(parameters)));
         exchange.to_send.extend(accepted.map(|parameters| ToSend::Handshake(HandshakeStep::EarlyAccepted(parameters))));
@@ -185,7 +190,9 @@ impl Control {
         self.record.duration = Some(now.saturating_since(self.record.started_at));
         self.record.summary = Arc::new(self.session.summary());
         self.record.peer_identity = self.session.get().peer_identity().into();
-        self.close_early();
+        if let Some(early) = &mut self.early {
+            early.close();
+        }
         exchange.to_send.push_back(ToSend::Handshake(HandshakeStep::Complete));
         events.push(Event::Connected);
         self.begin_multipath(exchange);
@@ -209,6 +216,6 @@ impl Control {
         self.discard(Space::Handshake, exchange);
         exchange.to_send.push_back(ToSend::Handshake(HandshakeStep::Confirmed));
         events.push(Event::Confirmed);
-        self.move_to_preferred_address(exchange);
+        self.peer.move_to_preferred_address(&self.ids.remote, exchange);
     }
 }

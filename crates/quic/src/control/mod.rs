@@ -39,7 +39,7 @@ use crate::seed::ControlSeed;
 use crate::send::CloseValue;
 use crate::send::frames::ControlFrame;
 use crate::session::{Session, SessionSummary};
-use crypto_streams::CryptoStreams;
+use crypto_streams::{CryptoStreams, SessionSpaces};
 use early::Early;
 use identifiers::{FirstIds, IdSource, Identifiers};
 use idle_timer::IdleTimer;
@@ -100,6 +100,7 @@ pub(crate) struct Control {
     state: ConnectionState,
     session: AnySession,
     crypto: CryptoStreams,
+    spaces: SessionSpaces,
     keys: KeySchedule,
     versions: Versions,
     ids: Identifiers,
@@ -134,6 +135,7 @@ impl Control {
             state: ConnectionState::Handshaking,
             session,
             crypto: CryptoStreams::new(),
+            spaces: SessionSpaces::FIRST,
             keys: KeySchedule::new(initial, other_initial),
             versions: Versions { current: version, original: version },
             ids: Identifiers::new(side, &first),
@@ -301,7 +303,11 @@ impl Control {
         if self.keys.on_timeout(now) {
             self.maybe_update_keys(exchange);
         }
-        self.on_path_timeout(now, exchange);
+        if let Some(paths) = &mut self.paths
+            && paths.forget_over(now, &mut self.ids, exchange)
+        {
+            self.issue_path_ids(exchange);
+        }
     }
 
     // ── The close ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use recovery::{LossDetector, LossEvent, PersistentCongestion, SpuriousLossEvent};
+use recovery::{LossDetector, LossEvent, PersistentCongestion};
 use units::{Duration, Instant};
 use wire::quic::frame::EcnCounts;
 use wire::quic::{MIN_INITIAL_SIZE, PathId, Side, Space};
@@ -94,7 +94,11 @@ impl SendHalf {
             runs.push(run);
         });
         if index >= DATA && self.paths[at].recovery.reordering.has_lost() {
-            self.on_spurious_loss(now, at, ack.ranges.clone(), exchange, events);
+            let mut arrived = Vec::new();
+            self.stats.packets_late += self.paths[at].recovery.on_acked_late(now, ranges, &mut arrived);
+            for (id, range) in arrived {
+                self.streams.on_acked(id, range, false, exchange, events);
+            }
         }
         if let Some((number, sent_at)) = newly.newest {
             let path = &mut self.paths[at];
@@ -159,34 +163,6 @@ impl SendHalf {
         }
         path.recovery.take_round_trip(now, sent_at, delay);
         self.report_round_trip(exchange);
-    }
-
-    /// Packets that were declared lost have been acknowledged: the controller may undo its
-    /// reaction, and their stream data need no retransmission.
-    fn on_spurious_loss(
-        &mut self,
-        now: Instant,
-        at: usize,
-        ranges: Range<usize>,
-        exchange: &mut Exchange,
-        events: &mut Events,
-    ) {
-        let mut arrived = Vec::new();
-        let late = self.paths[at]
-            .recovery
-            .reordering
-            .on_acked(now, &exchange.ranges[ranges], |run| arrived.extend(run.stream_range()));
-        for (id, range) in arrived {
-            self.streams.on_acked(id, range, false, exchange, events);
-        }
-        if let Some(late) = late {
-            self.stats.packets_late += late.packets;
-            self.paths[at].recovery.congestion.on_spurious_loss(&SpuriousLossEvent {
-                now,
-                newest_sent_at: late.newest_sent_at,
-                bytes: late.bytes,
-            });
-        }
     }
 
     /// Counts newly acknowledged packets, of which `number` is the newest, and passes them to the path's
@@ -453,7 +429,8 @@ impl SendHalf {
         for index in 0..self.spaces.count() {
             if self.spaces[index].loss_time.is_some_and(|at| at <= now) {
                 self.detect_lost(now, index);
-                self.end_suspicion_without_evidence(index.saturating_sub(DATA));
+                let at = index.saturating_sub(DATA);
+                self.paths[at].recovery.suspicion.end_without_evidence(&self.spaces[DATA + at].log);
                 lost_on |= 1 << index.saturating_sub(DATA).min(63);
             }
         }

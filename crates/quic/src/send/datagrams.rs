@@ -91,7 +91,10 @@ impl SendHalf {
     /// single path there is no choice of paths.
     pub(crate) fn send_datagram_on(&mut self, data: Bytes, which: DatagramPaths) -> Result<(), SendDatagramError> {
         if let DatagramPaths::Pinned(id) = which {
-            return self.send_pinned_datagram(data, id);
+            let Some(at) = self.pinning_path(id) else { return self.send_datagram(data) };
+            self.check_datagram(&data, &self.paths[at].queues.pinned)?;
+            self.paths[at].queues.pinned.push(data);
+            return Ok(());
         }
         let chosen = self.paths_of_datagram(which);
         if chosen.is_empty() {
@@ -111,13 +114,6 @@ impl SendHalf {
             }
             queue.push_back(data.clone());
         }
-        Ok(())
-    }
-
-    fn send_pinned_datagram(&mut self, data: Bytes, id: PathId) -> Result<(), SendDatagramError> {
-        let Some(at) = self.pinning_path(id) else { return self.send_datagram(data) };
-        self.check_datagram(&data, &self.paths[at].queues.pinned)?;
-        self.paths[at].queues.pinned.push(data);
         Ok(())
     }
 

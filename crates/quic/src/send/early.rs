@@ -4,10 +4,8 @@
 //! application has opened for them. The server acknowledges them in 1-RTT packets. Until then they
 //! count against the window and are not repeated; what was lost leaves again in 1-RTT packets.
 
-use wire::quic::Space;
-
 use super::SendHalf;
-use super::sent_log::{Content, Run};
+use super::sent_log::Content;
 use crate::event::Events;
 use crate::exchange::Early;
 use crate::spaces::DATA;
@@ -43,17 +41,5 @@ impl SendHalf {
         space.loss_time = None;
         self.paths[0].recovery.in_flight -= gone;
         self.streams.forget_early();
-    }
-
-    /// The server has answered with a Retry packet, and has dropped the 0-RTT packets of the first
-    /// flight: what they had leaves again in packets with new numbers (RFC 9000, sections 17.2.3 and
-    /// 17.2.5.3).
-    pub(super) fn repeat_early(&mut self) {
-        let mut runs: Vec<Run> = Vec::new();
-        self.spaces[DATA].log.forget_oldest(0, |run| runs.push(run));
-        for run in runs {
-            self.paths[0].recovery.in_flight -= run.in_flight_bytes();
-            self.requeue(Space::Data, DATA, run);
-        }
     }
 }

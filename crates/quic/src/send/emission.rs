@@ -5,6 +5,7 @@ use wire::quic::Space;
 
 use super::SendHalf;
 use crate::plan::Receipt;
+use crate::spaces::DATA;
 
 impl SendHalf {
     /// The plan for the path at `at` is about to be sent. The caller reports this before the system
@@ -35,7 +36,7 @@ impl SendHalf {
                 self.requeue(space, index, run);
             }
             self.scratch.runs = runs;
-            self.end_suspicion_without_evidence(at);
+            self.paths[at].recovery.suspicion.end_without_evidence(&self.spaces[DATA + at].log);
         }
         self.closing.on_not_emitted(self.best_path_index());
         self.stats.plans_not_sent += 1;

@@ -389,7 +389,9 @@ impl SendHalf {
         path.recovery.probe_anchor = now;
         self.long.token = retry.token;
         self.install_keys(Space::Initial, retry.keys);
-        self.repeat_early();
+        // The server has dropped the 0-RTT packets of the first flight, too: what they had leaves again in
+        // packets with new numbers (RFC 9000, section 17.2.3).
+        self.forget_sent(0, 0);
     }
 
     fn set_peer_parameters(&mut self, parameters: &TransportParameters, events: &mut Events) {

@@ -1,6 +1,5 @@
 //! Sends the probes of path MTU discovery, and applies what they find.
 
-use units::Instant;
 use wire::quic::frame::Frame;
 use wire::quic::{PacketType, Space};
 
@@ -14,22 +13,6 @@ use crate::spaces::DATA;
 const IN_FLIGHT_MIN: u64 = 4;
 
 impl SendHalf {
-    /// The size of the probe that is due on the path at `at`, if any.
-    fn mtu_probe_due(&mut self, now: Instant, at: usize) -> Option<usize> {
-        let path = &self.paths[at];
-        let flows = path.recovery.in_flight >= IN_FLIGHT_MIN * path.size.bytes() as u64;
-        let is_wanted = flows || path.size.bytes() < self.datagram_size_wanted();
-        if !is_wanted || !path.is_active() || !path.link.is_validated() || !self.progress.is_confirmed {
-            return None;
-        }
-        let path = &mut self.paths[at];
-        let size = path.size.search.as_mut()?.due(now)?;
-        // A probe may exceed the window by a part of it. In congestion avoidance there is never space
-        // for several datagrams at a time, and a large probe would never leave.
-        let has_window = path.recovery.available_window() >= path.size.bytes() as u64;
-        (has_window && size as u64 <= path.recovery.congestion.window() / 2).then_some(size)
-    }
-
     /// The size that each path should carry if datagrams wait: that of the path with the largest. A datagram may
     /// leave on any path, so one that carries few data would keep all of them small, and so would never carry
     /// enough to be probed for itself. Zero if none wait.
@@ -43,7 +26,13 @@ impl SendHalf {
     /// Fills the plan with the probe that is due on its path; false if there is none.
     pub(super) fn plan_mtu_probe(&mut self, pass: &mut Pass<'_>) -> bool {
         let at = pass.at;
-        let Some(size) = self.mtu_probe_due(pass.now, at) else { return false };
+        let path = &self.paths[at];
+        let flows = path.recovery.in_flight >= IN_FLIGHT_MIN * path.size.bytes() as u64;
+        let is_wanted = flows || path.size.bytes() < self.datagram_size_wanted();
+        if !is_wanted || !self.progress.is_confirmed {
+            return false;
+        }
+        let Some(size) = self.paths[at].mtu_probe_due(pass.now) else { return false };
         let plan = &mut *pass.plan;
         plan.segment_size = size;
         let fields = self.fields(at, PacketType::OneRtt, self.header_form(at, Space::Data, 1), &[]);

@@ -307,7 +307,7 @@ impl OffPaths {
         remote_id: ConnectionId,
         exchange: &mut Exchange,
     ) {
-        let [path] = &paths[..] else { return };
+        let [path] = paths else { return };
         let Some(remote) = preferred.instead_of(path.link.addresses.remote) else { return };
         let addresses = Addresses { remote, ..path.link.addresses };
         if self.is_id_in_use(paths, remote_id) {

@@ -20,11 +20,14 @@ mod recovery;
 use units::{Instant, Rng};
 use wire::quic::{ConnectionId, MIN_INITIAL_SIZE, PathId};
 
+use super::draft::Draft;
+use super::frames::SentFrame;
 use super::sent_log::SentLog;
 use super::validation::Validation;
 use crate::addresses::Addresses;
 use crate::config::TransportConfig;
 use crate::exchange::{Exchange, ToControl};
+use crate::plan::Plan;
 use crate::stats::PathState;
 use datagram_size::DatagramSize;
 use numbers::PathNumbers;
@@ -95,7 +98,7 @@ impl SendPath {
 
     /// Changes the datagram size, here and in everything that counts in datagrams.
     pub(crate) fn set_datagram_size(&mut self, bytes: usize) {
-        self.size.bytes = bytes;
+        self.size.set(bytes);
         self.recovery.set_segment_size(bytes as u64);
     }
 
@@ -105,6 +108,18 @@ impl SendPath {
         if let Some(search) = &mut self.size.search {
             search.limit(max);
         }
+    }
+
+    /// The size of the probe that is due, if any.
+    pub(super) fn mtu_probe_due(&mut self, now: Instant) -> Option<usize> {
+        if !self.is_active() || !self.link.is_validated() {
+            return None;
+        }
+        let size = self.size.search.as_mut()?.due(now)?;
+        // A probe may exceed the window by a part of it. In congestion avoidance there is never space
+        // for several datagrams at a time, and a large probe would never leave.
+        let has_window = self.recovery.available_window() >= self.size.bytes() as u64;
+        (has_window && size as u64 <= self.recovery.congestion.window() / 2).then_some(size)
     }
 
     /// The probe of path MTU discovery was acknowledged.
@@ -182,6 +197,23 @@ impl SendPath {
         exchange.to_control.push_back(ToControl::PathState { path: self.id, state: PathState::Active });
     }
 
+    /// Adds responses to the peer's challenges, and a challenge of ours.
+    pub(super) fn fill_validation(
+        &mut self,
+        rng: &mut Rng,
+        draft: &mut Draft,
+        plan: &mut Plan,
+        frames: &mut Vec<SentFrame>,
+    ) {
+        if self.validation.fill_responses(draft, plan) {
+            frames.push(SentFrame::Responses(self.id));
+        }
+        let is_expanded = plan.segment_size >= MIN_INITIAL_SIZE;
+        if self.validation.fill_challenge(rng, is_expanded, draft, plan) {
+            frames.push(SentFrame::Ping);
+        }
+    }
+
     /// When a full socket will have been full for longer than a driver takes to drain it.
     pub(crate) fn socket_stuck_at(&self) -> Option<Instant> {
         self.link.full_since.map(|since| since + self.recovery.rtt.pto_base())
@@ -209,6 +241,11 @@ impl SendPath {
     /// Packets may be sent on the path, if only challenges.
     pub(crate) fn is_open(&self) -> bool {
         self.phase.state != PathState::Abandoned
+    }
+
+    /// Its lost data may wait here: the path works, and its address is validated.
+    pub(super) fn is_usable(&self) -> bool {
+        self.works() && self.link.is_validated()
     }
 
     /// Data are sent on the path: it responds in time, and the system sends on it.

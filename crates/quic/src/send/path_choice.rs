@@ -20,7 +20,7 @@ pub(super) struct PathChoice {
     /// Datagrams that are pinned to a path are next, before the data for which the scheduler chooses one.
     pub(super) is_turn_of_pinned: bool,
     /// The index of the path whose pinned datagrams are looked at first.
-    pub(super) next_pinned: usize,
+    pub(super) next_pinned: u32,
 }
 
 impl PathChoice {

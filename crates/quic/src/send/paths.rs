@@ -166,16 +166,6 @@ impl SendHalf {
         }
     }
 
-    /// Ends the suspicion of a path on which nothing is outstanding any more. An overdue packet is
-    /// the only evidence for a suspicion, and without one no acknowledgement and no deadline would
-    /// end it. A packet that was declared lost is no evidence: a later one of the path was
-    /// acknowledged.
-    pub(super) fn end_suspicion_without_evidence(&mut self, at: usize) {
-        if !self.spaces[DATA + at].log.has_eliciting() {
-            self.paths[at].recovery.suspicion.is_suspect = false;
-        }
-    }
-
     /// The path becomes silent: other paths carry its in-flight data, and it is challenged until it
     /// responds. `cause` is for the log.
     fn silence(&mut self, now: Instant, at: usize, cause: &str, exchange: &mut Exchange) {

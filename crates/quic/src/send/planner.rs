@@ -155,13 +155,6 @@ impl SendHalf {
         }
     }
 
-    fn maybe_skip_number(&mut self, pass: &Pass<'_>) {
-        // Only between plans: the packet numbers of a plan are consecutive.
-        if pass.is_empty() {
-            self.paths[pass.at].numbers.maybe_skip(&mut self.spaces[DATA + pass.at], &mut self.randomness.rng);
-        }
-    }
-
     /// Logs a packet, unless nothing about it needs to be remembered.
     pub(super) fn record(&mut self, pass: &mut Pass<'_>, packet: LoggedPacket, frames: &mut Vec<SentFrame>) {
         let LoggedPacket { space, number, size, eliciting, in_flight } = packet;

@@ -12,6 +12,7 @@ use wire::quic::StreamId;
 
 use super::SendHalf;
 use super::path::SendPath;
+use super::streams::SendStreams;
 use crate::spaces::DATA;
 
 impl SendHalf {
@@ -26,29 +27,23 @@ impl SendHalf {
         }
         self.streams.on_lost(id, range, fin);
     }
-
-    /// Data do not wait for a path that is silent, closed or refused by the system, or whose socket
-    /// stays full: the stream would stall with it.
-    pub(super) fn release_stalled_resends(&mut self, now: Instant, is_writable: impl Fn(&SendPath) -> bool) {
-        for at in 0..self.paths.len() {
-            let path = &mut self.paths[at];
-            if path.queues.resends.is_empty() {
-                continue;
-            }
-            let is_writable = is_writable(path);
-            path.link.note_writable(now, is_writable);
-            let is_stuck = path.socket_stuck_at().is_some_and(|socket_stuck_at| socket_stuck_at <= now);
-            if is_stuck || !path.is_usable() {
-                path.queues.release_resends(&mut self.streams);
-            }
-        }
-    }
 }
 
-impl SendPath {
-    /// The path responds, the system sends on it, and its address is validated.
-    fn is_usable(&self) -> bool {
-        self.works() && self.link.is_validated()
+/// Data do not wait for a path that is silent, closed or refused by the system, or whose socket
+/// stays full: the stream would stall with it.
+pub(super) fn release_stalled(
+    paths: &mut [SendPath],
+    streams: &mut SendStreams,
+    now: Instant,
+    is_writable: impl Fn(&SendPath) -> bool,
+) {
+    for path in paths.iter_mut().filter(|path| !path.queues.resends.is_empty()) {
+        let is_writable = is_writable(path);
+        path.link.note_writable(now, is_writable);
+        let is_stuck = path.socket_stuck_at().is_some_and(|socket_stuck_at| socket_stuck_at <= now);
+        if is_stuck || !path.is_usable() {
+            path.queues.release_resends(streams);
+        }
     }
 }
 
@@ -118,7 +113,7 @@ mod tests {
             fail(&mut send.paths[1]);
             send.requeue_stream(DATA + 1, ID, 20..30, false);
             assert_eq!(waiting(&send, 1).len(), 1, "what is lost then goes to all paths");
-            send.release_stalled_resends(Instant::ZERO, |_| true);
+            release_stalled(&mut send.paths, &mut send.streams, Instant::ZERO, |_| true);
             assert!(waiting(&send, 1).is_empty(), "and so does what waits already");
         }
         let mut send = send_half(Policy::CRCA);

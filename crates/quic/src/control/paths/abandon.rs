@@ -14,7 +14,7 @@ use crate::send::frames::ControlFrame;
 use crate::stats::PathState;
 
 impl Paths {
-    /// When [`Control::on_path_timeout`] has something to do.
+    /// When [`forget_over`](Self::forget_over) has something to do.
     pub(in crate::control) fn timeout(&self) -> Option<Instant> {
         let others = self.others.iter().filter(|path| self.can_forget(path.id)).map(|path| path.end);
         others.chain([self.first_end]).filter_map(|end| end.forget_at).min()
@@ -88,7 +88,12 @@ impl Paths {
 
     /// Forgets paths that both sides have abandoned, and lets the peer open as many new ones. Returns
     /// whether there were any.
-    fn forget_over(&mut self, now: Instant, ids: &mut Identifiers, exchange: &mut Exchange) -> bool {
+    pub(in crate::control) fn forget_over(
+        &mut self,
+        now: Instant,
+        ids: &mut Identifiers,
+        exchange: &mut Exchange,
+    ) -> bool {
         let is_over = |end: End| end.forget_at.is_some_and(|at| at <= now);
         let next_issued = self.next_issued;
         let mut forgotten = 0;
@@ -124,13 +129,5 @@ impl Control {
         events: &mut Events,
     ) -> bool {
         self.paths.as_mut().is_some_and(|paths| paths.abandon(path, code, exchange, events))
-    }
-
-    /// Forgets paths that both sides have abandoned.
-    pub(in crate::control) fn on_path_timeout(&mut self, now: Instant, exchange: &mut Exchange) {
-        let Some(paths) = &mut self.paths else { return };
-        if paths.forget_over(now, &mut self.ids, exchange) {
-            self.issue_path_ids(exchange);
-        }
     }
 }

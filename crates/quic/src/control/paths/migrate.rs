@@ -6,6 +6,7 @@ use wire::quic::{ConnectionId, ErrorCode, PathId, Side, TransportParameters};
 use crate::config::PreferredAddresses;
 use crate::control::Control;
 use crate::control::ids::RemoteIds;
+use crate::control::record::PeerTerms;
 use crate::error::TransportError;
 use crate::exchange::{Exchange, ToPath, ToSend};
 use crate::send::frames::ControlFrame;
@@ -49,6 +50,43 @@ impl std::fmt::Display for MigrateError {
 
 impl std::error::Error for MigrateError {}
 
+impl PeerTerms {
+    /// The server prefers other addresses, and has issued a connection ID for them (RFC 9000, section
+    /// 9.6).
+    pub(in crate::control) fn take_preferred_address(
+        &mut self,
+        parameters: &TransportParameters,
+        remote: &mut RemoteIds,
+        paths_max: u32,
+    ) -> Result<(), TransportError> {
+        let Some(preferred) = &parameters.preferred_address else { return Ok(()) };
+        // Section 18.2.
+        if remote.current().is_some_and(|id| id.is_empty()) {
+            let reason = "a preferred address of a server without connection IDs";
+            return Err(TransportError::new(ErrorCode::TRANSPORT_PARAMETER_ERROR, reason));
+        }
+        remote.on_new(1, 0, preferred.id, preferred.reset_token)?;
+        // With several paths, the application says where they lead.
+        let has_one_path = paths_max <= 1 || self.max_path.is_none_or(|max| max == PathId::ZERO);
+        if has_one_path {
+            let addresses = PreferredAddresses { ipv4: preferred.ipv4, ipv6: preferred.ipv6 };
+            self.preferred = Some(Box::new((addresses, preferred.id)));
+        }
+        Ok(())
+    }
+
+    /// The handshake is confirmed (section 9.6.1). A server that forbids other migrations does not
+    /// forbid this one (section 18.2).
+    pub(in crate::control) fn move_to_preferred_address(&mut self, remote: &RemoteIds, exchange: &mut Exchange) {
+        let Some(preferred) = self.preferred.take() else { return };
+        let (addresses, remote_id) = *preferred;
+        // The server may have retired the ID meanwhile.
+        if remote.contains(remote_id) {
+            exchange.to_send.push_back(ToSend::Path(ToPath::MoveToPreferred { addresses, remote_id }));
+        }
+    }
+}
+
 impl Control {
     /// Whether this side may migrate.
     pub(crate) fn check_migration(&self) -> Result<(), MigrateError> {
@@ -65,39 +103,6 @@ impl Control {
             return Err(MigrateError::Forbidden);
         }
         Ok(())
-    }
-
-    /// The server prefers other addresses, and has issued a connection ID for them (RFC 9000, section
-    /// 9.6).
-    pub(in crate::control) fn take_preferred_address(
-        &mut self,
-        parameters: &TransportParameters,
-    ) -> Result<(), TransportError> {
-        let Some(preferred) = &parameters.preferred_address else { return Ok(()) };
-        // Section 18.2.
-        if self.ids.remote.current().is_some_and(|id| id.is_empty()) {
-            let reason = "a preferred address of a server without connection IDs";
-            return Err(TransportError::new(ErrorCode::TRANSPORT_PARAMETER_ERROR, reason));
-        }
-        self.ids.remote.on_new(1, 0, preferred.id, preferred.reset_token)?;
-        // With several paths, the application says where they lead.
-        let has_one_path = self.config.max_paths <= 1 || self.peer.max_path.is_none_or(|max| max == PathId::ZERO);
-        if has_one_path {
-            let addresses = PreferredAddresses { ipv4: preferred.ipv4, ipv6: preferred.ipv6 };
-            self.peer.preferred = Some(Box::new((addresses, preferred.id)));
-        }
-        Ok(())
-    }
-
-    /// The handshake is confirmed (section 9.6.1). A server that forbids other migrations does not
-    /// forbid this one (section 18.2).
-    pub(in crate::control) fn move_to_preferred_address(&mut self, exchange: &mut Exchange) {
-        let Some(preferred) = self.peer.preferred.take() else { return };
-        let (addresses, remote_id) = *preferred;
-        // The server may have retired the ID meanwhile.
-        if self.ids.remote.contains(remote_id) {
-            exchange.to_send.push_back(ToSend::Path(ToPath::MoveToPreferred { addresses, remote_id }));
-        }
     }
 
     /// The peer's connection IDs for `path`, if it is known.

@@ -15,7 +15,8 @@ const LARGE_LOSSES_MAX: u8 = 8;
 pub(crate) struct DatagramSize {
     /// The largest UDP payload to send, bytes. [`SendPath::set_datagram_size`](super::SendPath) changes
     /// it, and with it everything that counts in datagrams.
-    pub(super) bytes: usize,
+    /// A word less in every connection than as `usize`.
+    bytes: u32,
     /// The search for a larger size, if there is one.
     pub(crate) search: Option<Box<MtuSearch>>,
     /// A datagram above the minimum size has arrived since the path last failed to respond.
@@ -30,13 +31,22 @@ fn is_large(size: usize) -> bool {
 
 impl DatagramSize {
     pub(super) fn new(bytes: usize, max: usize) -> Self {
-        Self { bytes, search: mtu::search(bytes, max), carries_large: false, large_losses: 0 }
+        Self {
+            bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
+            search: mtu::search(bytes, max),
+            carries_large: false,
+            large_losses: 0,
+        }
     }
 
     /// The largest UDP payload to send, bytes.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes as usize
+    }
+
+    pub(super) fn set(&mut self, bytes: usize) {
+        self.bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
     }
 
     /// Packets were acknowledged, the largest of them of this many bytes.
@@ -61,7 +71,7 @@ impl DatagramSize {
     /// and none was acknowledged (RFC 8899, section 4.3, on black holes).
     pub(super) fn is_suspect_after_failure(&mut self, log: &SentLog) -> bool {
         let was_seen = std::mem::take(&mut self.carries_large);
-        !was_seen && is_large(self.bytes) && log.iter().any(|run| is_large(usize::from(run.size)))
+        !was_seen && is_large(self.bytes()) && log.iter().any(|run| is_large(usize::from(run.size)))
     }
 
     /// The system accepts no datagrams of the size of the probe; false if no probe was sent.

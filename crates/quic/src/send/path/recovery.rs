@@ -1,14 +1,17 @@
 //! What a path's acknowledgements say of it: round trips, congestion control, pacing, what is in flight,
 //! and whether responses are overdue.
 
-use recovery::{AckEvent, CongestionController, DeliveryRate, Pacer, PtoBackoff, RttEstimator};
+use std::ops::Range;
+
+use recovery::{AckEvent, CongestionController, DeliveryRate, Pacer, PtoBackoff, RttEstimator, SpuriousLossEvent};
 use units::{Duration, Instant, Rate, Rng};
-use wire::quic::PathId;
+use wire::quic::{PathId, StreamId};
 
 use crate::config::TransportConfig;
 use crate::send::ecn::PathEcn;
 use crate::send::reordering::Reordering;
 use crate::send::scavenger::ScavengerWindow;
+use crate::send::sent_log::SentLog;
 
 /// A round trip that was measured so long ago may be another one now: the route or the queue of then may be
 /// gone.
@@ -60,6 +63,13 @@ pub(crate) struct Suspicion {
 }
 
 impl Suspicion {
+    /// Ends the suspicion if nothing is outstanding any more. An overdue packet is the only evidence for a
+    /// suspicion, and without one no acknowledgement and no deadline would end it. A packet that was
+    /// declared lost is no evidence: a later one of the path was acknowledged.
+    pub(crate) fn end_without_evidence(&mut self, log: &SentLog) {
+        self.is_suspect &= log.has_eliciting();
+    }
+
     /// The path responds. Returns whether it was suspect.
     pub(super) fn end(&mut self) -> bool {
         let was_suspect = std::mem::take(&mut self.is_suspect);
@@ -149,6 +159,22 @@ impl PathRecovery {
     pub(crate) fn take_round_trip(&mut self, now: Instant, sent_at: Instant, delay: Duration) {
         self.rtt.update(now.saturating_since(sent_at), delay);
         self.first_rtt_sample_at.get_or_insert(now);
+    }
+
+    /// Packets that were declared lost may have been acknowledged: the controller may undo its reaction, and
+    /// their stream data, which go to `arrived`, need no retransmission. Returns how many they are.
+    pub(crate) fn on_acked_late(
+        &mut self,
+        now: Instant,
+        ranges: &[(u64, u64)],
+        arrived: &mut Vec<(StreamId, Range<u64>)>,
+    ) -> u64 {
+        let Some(late) = self.reordering.on_acked(now, ranges, |run| arrived.extend(run.stream_range())) else {
+            return 0;
+        };
+        let (newest_sent_at, bytes) = (late.newest_sent_at, late.bytes);
+        self.congestion.on_spurious_loss(&SpuriousLossEvent { now, newest_sent_at, bytes });
+        late.packets
     }
 
     /// Packets of `bytes` were acknowledged, the newest of which left at `newest_sent_at`.

@@ -4,11 +4,11 @@ use wire::quic::frame::Frame;
 use wire::quic::{MIN_INITIAL_SIZE, PacketType, Space};
 
 use super::{HeaderForm, LoggedPacket, Pass, PlanScope};
-use crate::plan::{PLAN_BYTES_MAX, Plan};
+use crate::plan::PLAN_BYTES_MAX;
 use crate::send::SendHalf;
 use crate::send::draft::Draft;
 use crate::send::frames::SentFrame;
-use crate::send::path::{AMPLIFICATION_BUDGET_MIN, SendPath};
+use crate::send::path::AMPLIFICATION_BUDGET_MIN;
 use crate::send::sent_log::RUNS_MAX;
 use crate::spaces::DATA;
 
@@ -25,7 +25,10 @@ impl SendHalf {
         let (ack_pending, ack_due) = self.ack_demand(at, pass.snapshot);
         if !has_data && !ack_due && !has_bound {
             if scope == PlanScope::All {
-                self.note_nothing_due(at);
+                self.paths[at].on_nothing_due();
+                // Streams blocked by a class become due by their own timer.
+                self.found_nothing_due =
+                    self.paths.len() == 1 && !self.streams.has_classes() && self.off_paths.is_empty();
             }
             return;
         }
@@ -91,16 +94,15 @@ impl SendHalf {
             }
         }
         if scope.fills_window() {
-            self.finish_turn(at, scope, size, bytes_left, limit, pass.plan);
+            // The plan ended for lack of data if more could have left.
+            let mut is_over = pass.plan.datagram_count >= limit;
+            if scope.has_streams() {
+                is_over |= self.streams.finish_turn(pass.plan);
+            }
+            let path = &mut self.paths[at];
+            path.recovery.note_app_limited(bytes_left >= size as u64 && !is_over, size, path.size.bytes());
         }
         self.settle_plan(pass);
-    }
-
-    /// Nothing is due on the path at `at`: records that it is application-limited.
-    fn note_nothing_due(&mut self, at: usize) {
-        self.paths[at].on_nothing_due();
-        // Streams blocked by a class become due by their own timer.
-        self.found_nothing_due = self.paths.len() == 1 && !self.streams.has_classes() && self.off_paths.is_empty();
     }
 
     /// What may leave on the path at `at`, within `scope`: which frames, and how many bytes.
@@ -136,31 +138,6 @@ impl SendHalf {
         size.min(MIN_INITIAL_SIZE).min(budget.max(AMPLIFICATION_BUDGET_MIN) as usize)
     }
 
-    /// Ends the turn of the stream that was planned, and records whether the plan is a background
-    /// plan and whether it ended for lack of data. The plan holds at most `limit` datagrams of
-    /// `size` bytes; `bytes_left` more bytes could have left.
-    fn finish_turn(
-        &mut self,
-        at: usize,
-        scope: PlanScope,
-        size: usize,
-        bytes_left: u64,
-        limit: usize,
-        plan: &mut Plan,
-    ) {
-        let mut is_over = plan.datagram_count >= limit;
-        if scope.has_streams() {
-            if plan.datagram_count > 0 {
-                self.streams.rotate();
-            }
-            is_over |= self.streams.defers_background();
-            plan.is_background = self.streams.holds_only_background();
-        }
-        let is_app_limited = bytes_left >= size as u64 && !is_over;
-        let path = &mut self.paths[at];
-        path.recovery.note_app_limited(is_app_limited, size, path.size.bytes());
-    }
-
     /// Reports a completed plan to the pacer and to the count of packets per key.
     pub(in crate::send) fn settle_plan(&mut self, pass: &mut Pass<'_>) {
         let (path, plan) = (&mut self.paths[pass.at], &mut *pass.plan);
@@ -183,7 +160,10 @@ impl SendHalf {
         form: HeaderForm,
     ) -> Option<usize> {
         let at = pass.at;
-        self.maybe_skip_number(pass);
+        if pass.is_empty() {
+            // Only between plans: the packet numbers of a plan are consecutive.
+            self.paths[pass.at].numbers.maybe_skip(&mut self.spaces[DATA + pass.at], &mut self.randomness.rng);
+        }
         let fields = self.fields(at, PacketType::OneRtt, form, &[]);
         let mut draft = Draft::begin(pass.plan, &fields, pass.plan.segment_size)?;
         let mut frames = std::mem::take(&mut self.scratch.frames);
@@ -228,7 +208,7 @@ impl SendHalf {
         }
         let (at, plan) = (pass.at, &mut *pass.plan);
         if may_elicit {
-            self.fill_validation(at, draft, plan, frames);
+            self.paths[at].fill_validation(&mut self.randomness.rng, draft, plan, frames);
             if scope != PlanScope::PathBound && self.has_control_due() {
                 self.frames.fill_control(draft, plan, frames);
                 self.frames.fill_credit(&mut self.streams, draft, plan, frames);
@@ -256,18 +236,6 @@ impl SendHalf {
         }
         if draft.eliciting {
             self.paths[at].pings.on_eliciting();
-        }
-    }
-
-    /// Adds responses to the peer's challenges, and a challenge of ours.
-    fn fill_validation(&mut self, at: usize, draft: &mut Draft, plan: &mut Plan, frames: &mut Vec<SentFrame>) {
-        let SendPath { id, validation, .. } = &mut self.paths[at];
-        if validation.fill_responses(draft, plan) {
-            frames.push(SentFrame::Responses(*id));
-        }
-        let is_expanded = plan.segment_size >= MIN_INITIAL_SIZE;
-        if validation.fill_challenge(&mut self.randomness.rng, is_expanded, draft, plan) {
-            frames.push(SentFrame::Ping);
         }
     }
 }

@@ -44,7 +44,10 @@ impl SendHalf {
         if packets == 0 || !is_alone || size > segment_size || (!is_first && size != segment_size) {
             return 0;
         }
-        self.maybe_skip_number(pass);
+        if pass.is_empty() {
+            // Only between plans: the packet numbers of a plan are consecutive.
+            self.paths[pass.at].numbers.maybe_skip(&mut self.spaces[DATA + pass.at], &mut self.randomness.rng);
+        }
         let plan = &mut *pass.plan;
         let pieces_from = plan.pieces.len() as u32;
         let mut count = 0;

@@ -6,7 +6,6 @@ use super::{LoggedPacket, Pass, PlanScope, put_ack};
 use crate::plan::Plan;
 use crate::send::SendHalf;
 use crate::send::draft::{Draft, HeaderFields};
-use crate::send::frames::SentFrame;
 
 impl SendHalf {
     pub(super) fn plan_handshake(&mut self, pass: &mut Pass<'_>) {
@@ -38,7 +37,14 @@ impl SendHalf {
             } else if space == Space::Data {
                 self.fill_data(pass, PlanScope::All, true, may_elicit, &mut draft, &mut frames);
             } else {
-                self.fill_handshake(pass, space, may_elicit, &mut draft, &mut frames);
+                let ack = pass.snapshot.get(space, PathId::ZERO);
+                if ack.is_pending() {
+                    put_ack(pass, space, PathId::ZERO, false, ack, &mut draft, &mut frames);
+                }
+                if may_elicit {
+                    self.frames.fill_crypto(space, &mut draft, pass.plan, &mut frames);
+                    self.spaces[space.index()].put_probe_ping(&mut draft, pass.plan, &mut frames);
+                }
             }
             if draft.body_len == 0 {
                 draft.abandon(pass.plan);
@@ -71,25 +77,6 @@ impl SendHalf {
             Space::Handshake => has_window || has_probe,
             Space::Data => has_window && is_paced || has_probe,
         }
-    }
-
-    pub(super) fn fill_handshake(
-        &mut self,
-        pass: &mut Pass<'_>,
-        space: Space,
-        may_elicit: bool,
-        draft: &mut Draft,
-        frames: &mut Vec<SentFrame>,
-    ) {
-        let ack = pass.snapshot.get(space, PathId::ZERO);
-        if ack.is_pending() {
-            put_ack(pass, space, PathId::ZERO, false, ack, draft, frames);
-        }
-        if !may_elicit {
-            return;
-        }
-        self.frames.fill_crypto(space, draft, pass.plan, frames);
-        self.spaces[space.index()].put_probe_ping(draft, pass.plan, frames);
     }
 }
 

@@ -55,7 +55,10 @@ impl SendHalf {
     pub(super) fn plan_packet_run(&mut self, pass: &mut Pass<'_>, packets: u32, form: HeaderForm) -> u32 {
         let Some((id, limit)) = self.streams.next_ready() else { return 0 };
         let Some(due) = self.streams.peek_bulk(id, limit) else { return 0 };
-        self.maybe_skip_number(pass);
+        if pass.is_empty() {
+            // Only between plans: the packet numbers of a plan are consecutive.
+            self.paths[pass.at].numbers.maybe_skip(&mut self.spaces[DATA + pass.at], &mut self.randomness.rng);
+        }
         let plan = &mut *pass.plan;
         // The segment size of this plan: less than the path's datagram size for an unvalidated
         // address.

@@ -8,13 +8,15 @@ use wire::quic::{PathId, Space};
 use super::retransmit::Reason;
 use super::{Pass, PlanScope, put_ack};
 use crate::class::PathSet;
-use crate::plan::{PLAN_BYTES_MAX, Plan};
+use crate::plan::PLAN_BYTES_MAX;
 use crate::receive::acks::snapshot::Snapshot;
 use crate::send::SendHalf;
 use crate::send::draft::Draft;
 use crate::send::frames::SentFrame;
 use crate::send::path::{SendPath, SentRange};
-use crate::send::sent_log::RUNS_MAX;
+use crate::send::resends;
+use crate::send::sent_log::{RUNS_MAX, SentLog};
+use crate::send::streams::SendStreams;
 use crate::send::views::Views;
 use crate::spaces::DATA;
 use crate::stats::PathState;
@@ -37,7 +39,7 @@ impl SendHalf {
             self.choice.ack_path = self.choose_ack_path(pass);
         }
         if policy.resends_on_own_path() {
-            self.release_stalled_resends(now, |path| pass.budget_of(path) > 0);
+            resends::release_stalled(&mut self.paths, &mut self.streams, now, |path| pass.budget_of(path) > 0);
         }
         if self.plan_bound(pass) {
             return;
@@ -98,7 +100,7 @@ impl SendHalf {
     /// place of those that take any path.
     fn plan_pinned(&mut self, pass: &mut Pass<'_>) -> bool {
         self.choice.is_turn_of_pinned = false;
-        let (first, count) = (self.choice.next_pinned, self.paths.len());
+        let (first, count) = (self.choice.next_pinned as usize, self.paths.len());
         for at in (0..count).map(|step| (first + step) % count) {
             let path = &mut self.paths[at];
             let can_send = path.is_active() && !path.recovery.suspicion.is_suspect && path.link.refused_until.is_none();
@@ -115,7 +117,7 @@ impl SendHalf {
             self.datagrams.on_planned(pass.now);
             std::mem::swap(&mut self.datagrams, &mut self.paths[at].queues.pinned);
             if !pass.is_empty() {
-                self.choice.next_pinned = at + 1;
+                self.choice.next_pinned = at as u32 + 1;
                 return true;
             }
         }
@@ -136,8 +138,11 @@ impl SendHalf {
             let datagrams_max = pass.budget_of(path).min(datagrams).max(1);
             pass.at = at;
             self.plan_data_on(pass, PlanScope::All, datagrams_max);
-            if copies != 0 {
-                self.queue_copies(at, copies, &views, pass.plan);
+            if copies != 0
+                && let Some((first, last)) = pass.plan.numbers[Space::Data.index()]
+            {
+                let sent = sent_ranges(&self.spaces[DATA + at].log, first, last);
+                queue_copies(&sent, &mut self.paths, &self.streams, &views, copies);
             }
             if !pass.is_empty() {
                 break;
@@ -295,29 +300,31 @@ impl SendHalf {
             }
         }
     }
+}
 
-    /// Queues copies of the packets just planned for the path at `at` on the other paths.
-    fn queue_copies(&mut self, at: usize, copies: u32, views: &Views, plan: &Plan) {
-        let Some((first, last)) = plan.numbers[Space::Data.index()] else { return };
-        let mut sent: Vec<SentRange> = Vec::new();
-        let log = &self.spaces[DATA + at].log;
-        for run in log.iter().rev().take_while(|run| run.first >= first).filter(|run| run.first <= last) {
-            if let Some((id, range)) = run.stream_range() {
-                sent.push(SentRange { id, range, fin: false });
-            }
-            for frame in log.frames_of(run) {
-                if let SentFrame::Stream { id, range, fin } = frame {
-                    sent.push(SentRange { id: *id, range: range.clone(), fin: *fin });
-                }
+/// The stream data in packets `first` to `last`, the newest of the log.
+fn sent_ranges(log: &SentLog, first: u64, last: u64) -> Vec<SentRange> {
+    let mut sent: Vec<SentRange> = Vec::new();
+    for run in log.iter().rev().take_while(|run| run.first >= first).filter(|run| run.first <= last) {
+        if let Some((id, range)) = run.stream_range() {
+            sent.push(SentRange { id, range, fin: false });
+        }
+        for frame in log.frames_of(run) {
+            if let SentFrame::Stream { id, range, fin } = frame {
+                sent.push(SentRange { id: *id, range: range.clone(), fin: *fin });
             }
         }
-        sent.reverse();
-        for (index, path_index) in views.path_indices.iter().enumerate().filter(|(index, _)| copies >> index & 1 == 1) {
-            debug_assert_ne!(*path_index, at, "a copy goes to another path (view {index})");
-            let SendPath { id: path, queues, .. } = &mut self.paths[*path_index];
-            for copy in sent.iter().filter(|copy| self.streams.allows(copy.id, *path)) {
-                queues.queue_copy(copy);
-            }
+    }
+    sent.reverse();
+    sent
+}
+
+/// Queues copies of data just planned on the other paths that `copies` names.
+fn queue_copies(sent: &[SentRange], paths: &mut [SendPath], streams: &SendStreams, views: &Views, copies: u32) {
+    for (_, at) in views.path_indices.iter().enumerate().filter(|(index, _)| copies >> index & 1 == 1) {
+        let SendPath { id, queues, .. } = &mut paths[*at];
+        for copy in sent.iter().filter(|copy| streams.allows(copy.id, *id)) {
+            queues.queue_copy(copy);
         }
     }
 }

@@ -3,16 +3,16 @@
 //! datagrams that the application has bound to paths.
 
 use wire::quic::frame::{datagram_header_len, emit_datagram_header, emit_stream_header, stream_header_len};
-use wire::quic::{PacketType, Space};
+use wire::quic::{PacketType, PathId, Space};
 
 use super::{LoggedPacket, Pass};
 use crate::plan::{PLAN_BYTES_MAX, Plan};
 use crate::send::SendHalf;
 use crate::send::draft::Draft;
 use crate::send::frames::SentFrame;
-use crate::send::path::SentRange;
+use crate::send::path::{PathQueues, SendPath, SentRange};
 use crate::send::sent_log::RUNS_MAX;
-use crate::send::streams::DeliveryState;
+use crate::send::streams::{DeliveryState, SendStreams};
 use crate::spaces::DATA;
 
 /// Why data are bound to the path.
@@ -43,10 +43,15 @@ impl SendHalf {
             let plan = &mut *pass.plan;
             let Some(mut draft) = Draft::begin(plan, &fields, size) else { break };
             let mut frames = Vec::new();
+            let (SendPath { id, queues, counts, .. }, streams) = (&mut self.paths[at], &mut self.streams);
             match reason {
-                Reason::Copy => self.fill_copies(at, &mut draft, plan, &mut frames),
-                Reason::Resend => self.fill_resends(at, &mut draft, plan, &mut frames),
-                Reason::Datagram => self.fill_datagrams_of_path(at, &mut draft, plan, &mut frames),
+                Reason::Copy => queues.fill_copies(*id, streams, &mut draft, plan, &mut frames),
+                Reason::Resend => {
+                    counts.bytes_resent += queues.fill_resends(*id, streams, &mut draft, plan, &mut frames);
+                }
+                Reason::Datagram => {
+                    self.stats.datagrams_lost += queues.fill_datagrams(&mut draft, plan, &mut frames);
+                }
             }
             if draft.body_len == 0 {
                 draft.abandon(plan);
@@ -71,22 +76,32 @@ impl SendHalf {
         }
         self.settle_plan(pass);
     }
+}
 
-    fn fill_copies(&mut self, at: usize, draft: &mut Draft, plan: &mut Plan, frames: &mut Vec<SentFrame>) {
-        while let Some(SentRange { id, range, fin }) = self.paths[at].queues.copies.pop_front() {
-            let Some(stream) = self.streams.get(id) else { continue };
+impl PathQueues {
+    /// Adds the copies that wait, as far as they fit.
+    fn fill_copies(
+        &mut self,
+        path: PathId,
+        streams: &SendStreams,
+        draft: &mut Draft,
+        plan: &mut Plan,
+        frames: &mut Vec<SentFrame>,
+    ) {
+        while let Some(SentRange { id, range, fin }) = self.copies.pop_front() {
+            let Some(stream) = streams.get(id) else { continue };
             // Bytes acknowledged meanwhile need no copy.
             let range = range.start.max(stream.buffer.floor())..range.end;
             if range.start > range.end || (range.is_empty() && !fin) || stream.is_reset() {
                 continue;
             }
-            if !self.streams.allows(id, self.paths[at].id) {
+            if !streams.allows(id, path) {
                 continue;
             }
             let header_len = stream_header_len(id, range.start, draft.bytes_left, false);
             let len = (range.end - range.start).min(draft.bytes_left.saturating_sub(header_len) as u64);
             if header_len > draft.bytes_left || (len == 0 && !range.is_empty()) {
-                self.paths[at].queues.copies.push_front(SentRange { id, range, fin });
+                self.copies.push_front(SentRange { id, range, fin });
                 return;
             }
             let part = range.start..range.start + len;
@@ -99,24 +114,27 @@ impl SendHalf {
             draft.eliciting = true;
             frames.push(SentFrame::Stream { id, range: part.clone(), fin: fin && is_whole });
             if !is_whole {
-                self.paths[at].queues.copies.push_front(SentRange { id, range: part.end..range.end, fin });
+                self.copies.push_front(SentRange { id, range: part.end..range.end, fin });
                 return;
             }
         }
     }
 
-    fn fill_datagrams_of_path(&mut self, at: usize, draft: &mut Draft, plan: &mut Plan, frames: &mut Vec<SentFrame>) {
-        while let Some(data) = self.paths[at].queues.datagrams.pop_front() {
+    /// Adds the datagrams that wait, as far as they fit. Returns how many were dropped because they are too
+    /// large.
+    fn fill_datagrams(&mut self, draft: &mut Draft, plan: &mut Plan, frames: &mut Vec<SentFrame>) -> u64 {
+        let mut lost = 0;
+        while let Some(data) = self.datagrams.pop_front() {
             let len = datagram_header_len(data.len(), false) + data.len();
             // Without a length it fills the packet that it has for itself.
             let is_last = len > draft.bytes_left && draft.body_len == 0;
             if len > draft.bytes_left && !is_last {
-                self.paths[at].queues.datagrams.push_front(data);
-                return;
+                self.datagrams.push_front(data);
+                return lost;
             }
             if is_last && datagram_header_len(data.len(), true) + data.len() > draft.bytes_left {
                 // The path's packets have become smaller since.
-                self.stats.datagrams_lost += 1;
+                lost += 1;
                 continue;
             }
             draft.put_head(plan, |out| emit_datagram_header(data.len(), is_last, out));
@@ -126,26 +144,37 @@ impl SendHalf {
             frames.push(SentFrame::Datagram);
             if is_last {
                 draft.bytes_left = 0;
-                return;
+                return lost;
             }
         }
+        lost
     }
 
-    fn fill_resends(&mut self, at: usize, draft: &mut Draft, plan: &mut Plan, frames: &mut Vec<SentFrame>) {
-        while let Some(SentRange { id, range, fin }) = self.paths[at].queues.resends.pop_front() {
-            let Some(stream) = self.streams.get(id).filter(|stream| !stream.is_reset()) else { continue };
+    /// Adds the retransmissions that wait, as far as they fit. Returns their bytes.
+    fn fill_resends(
+        &mut self,
+        path: PathId,
+        streams: &mut SendStreams,
+        draft: &mut Draft,
+        plan: &mut Plan,
+        frames: &mut Vec<SentFrame>,
+    ) -> u64 {
+        let mut bytes = 0;
+        while let Some(SentRange { id, range, fin }) = self.resends.pop_front() {
+            let Some(stream) = streams.get(id).filter(|stream| !stream.is_reset()) else { continue };
             // Packets that arrived late may have acknowledged part of the range meanwhile.
             let fin = fin && stream.fin == DeliveryState::Sent;
             let end = range.end;
             let Some(missing) = stream.buffer.first_missing_in(range).or(fin.then_some(end..end)) else { continue };
-            if !self.streams.allows(id, self.paths[at].id) {
-                self.streams.on_lost(id, missing.start..end, fin);
+            if !streams.allows(id, path) {
+                streams.on_lost(id, missing.start..end, fin);
                 continue;
             }
             let header_len = stream_header_len(id, missing.start, draft.bytes_left, false);
             let len = (missing.end - missing.start).min(draft.bytes_left.saturating_sub(header_len) as u64);
             if header_len > draft.bytes_left || (len == 0 && !missing.is_empty()) {
-                return self.paths[at].queues.resends.push_front(SentRange { id, range: missing.start..end, fin });
+                self.resends.push_front(SentRange { id, range: missing.start..end, fin });
+                return bytes;
             }
             let part = missing.start..missing.start + len;
             let is_whole = part.end == end;
@@ -155,11 +184,12 @@ impl SendHalf {
                 draft.add_payload(len as usize);
             }
             draft.eliciting = true;
-            self.paths[at].counts.bytes_resent += len;
+            bytes += len;
             frames.push(SentFrame::Stream { id, range: part.clone(), fin: fin && is_whole });
             if !is_whole {
-                self.paths[at].queues.resends.push_front(SentRange { id, range: part.end..end, fin });
+                self.resends.push_front(SentRange { id, range: part.end..end, fin });
             }
         }
+        bytes
     }
 }

@@ -8,6 +8,16 @@ use crate::send::draft::Draft;
 use crate::send::frames::SentFrame;
 
 impl SendStreams {
+    /// Ends the turn of the stream that was planned, and records whether the plan is a background plan.
+    /// Returns whether the plan ended early because background data follow in the next.
+    pub(in crate::send) fn finish_turn(&mut self, plan: &mut Plan) -> bool {
+        if plan.datagram_count > 0 {
+            self.rotate();
+        }
+        plan.is_background = self.holds_only_background();
+        self.defers_background()
+    }
+
     /// Adds data of the streams that are next, as much as fits.
     pub(in crate::send) fn fill(&mut self, draft: &mut Draft, plan: &mut Plan, frames: &mut Vec<SentFrame>) {
         while draft.bytes_left > 0 {
