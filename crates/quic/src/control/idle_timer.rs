@@ -2,8 +2,10 @@
 
 use units::{Duration, Instant};
 
-use super::CLOSE_PTOS;
 use crate::earliest::Earliest;
+
+/// Closing and draining last this many probe timeouts, and the idle timeout at least as many (RFC 9000, section 10.2).
+pub(crate) const CLOSE_PTOS: u64 = 3;
 
 /// A keep-alive interval is at most this part of the idle timeout.
 pub(crate) const KEEP_ALIVES_PER_IDLE_TIMEOUT: u64 = 3;

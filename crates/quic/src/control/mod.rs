@@ -9,13 +9,15 @@
 //!                 Closing ──────┴──────▶ Draining ──▶ Closed
 //! ```
 
+mod address_tokens;
 mod crypto_streams;
 pub(crate) mod dismantle;
 pub(crate) mod early;
 pub(crate) mod handshake;
 mod identifiers;
-mod idle_timer;
+pub(crate) mod idle_timer;
 pub(crate) mod ids;
+mod key_schedule;
 mod keys;
 pub(crate) mod paths;
 mod record;
@@ -36,23 +38,18 @@ use crate::exchange::{Exchange, ToControl, ToSend};
 use crate::journal::session::{AnySession, ReplayedSession};
 use crate::secret::SecretSource;
 use crate::seed::ControlSeed;
-use crate::send::CloseValue;
+use crate::send::closing::CloseValue;
 use crate::send::frames::ControlFrame;
 use crate::session::{Session, SessionSummary};
+use address_tokens::AddressTokens;
 use crypto_streams::{CryptoStreams, SessionSpaces};
 use early::Early;
 use identifiers::{FirstIds, IdSource, Identifiers};
-use idle_timer::IdleTimer;
+use idle_timer::{CLOSE_PTOS, IdleTimer};
 use ids::RouteChange;
-use keys::KeySchedule;
+use key_schedule::KeySchedule;
 use paths::Paths;
 use record::{HandshakeRecord, PeerTerms, Versions};
-use tokens::AddressTokens;
-
-pub(crate) use idle_timer::KEEP_ALIVES_PER_IDLE_TIMEOUT;
-
-/// Closing and draining last this many probe timeouts (RFC 9000, section 10.2).
-const CLOSE_PTOS: u64 = 3;
 
 /// Closing and draining last no longer than this, whatever round trip a dishonest peer causes:
 /// state may be discarded early (RFC 9000, section 10.2).
@@ -201,11 +198,11 @@ impl Control {
             }
             ToControl::PhaseAcknowledged(phase) => {
                 self.keys.on_acknowledged(phase);
-                self.maybe_update_keys(exchange);
+                self.keys.maybe_update(self.is_confirmed(), &self.session, exchange);
             }
             ToControl::KeyWornOut => {
                 self.keys.request_update();
-                self.maybe_update_keys(exchange);
+                self.keys.maybe_update(self.is_confirmed(), &self.session, exchange);
             }
             ToControl::KeyExhausted => {
                 let reason = "the peer does not follow key updates";
@@ -301,7 +298,7 @@ impl Control {
             exchange.to_send.push_back(ToSend::Control(ControlFrame::Ping));
         }
         if self.keys.on_timeout(now) {
-            self.maybe_update_keys(exchange);
+            self.keys.maybe_update(self.is_confirmed(), &self.session, exchange);
         }
         if let Some(paths) = &mut self.paths
             && paths.forget_over(now, &mut self.ids, exchange)

@@ -2,33 +2,13 @@
 
 use std::net::IpAddr;
 
-use bytes::Bytes;
 use units::Instant;
-use wire::quic::{Side, Version};
+use wire::quic::Side;
 
 use super::Control;
-use crate::address_tokens::issue::IssuedTokens;
 use crate::address_tokens::memory::ReceivedTokens;
 use crate::exchange::{Exchange, ToSend};
 use crate::send::frames::ControlFrame;
-
-/// The tokens of one connection. A side has those of its role only.
-#[derive(Default)]
-pub(super) struct AddressTokens {
-    /// The tokens for later connections that this server has issued, if any.
-    issued: Option<Box<IssuedTokens>>,
-    /// Where this client keeps the server's.
-    received: Option<Box<ReceivedTokens>>,
-}
-
-impl AddressTokens {
-    /// NEW_TOKEN (RFC 9000, section 19.7).
-    pub(super) fn on_token(&mut self, version: Version, token: &Bytes) {
-        if let Some(received) = &mut self.received {
-            received.on_token(version, token);
-        }
-    }
-}
 
 impl Control {
     /// The client's address is validated: it gets a token for it, and for those validated before

@@ -10,7 +10,7 @@ use wire::quic::{MIN_INITIAL_SIZE, PathId, Side, Space};
 use super::SendHalf;
 use super::ecn::EcnReport;
 use super::frames::SentFrame;
-use super::path::{PathRecovery, SendPath};
+use super::path::{PathRecovery, Sampling, SendPath};
 use super::sent_log::{Content, Run};
 use crate::earliest::Earliest;
 use crate::error::TransportError;
@@ -108,7 +108,9 @@ impl SendHalf {
             // and if one that is ack-eliciting is, too (RFC 9002, section 5.1).
             let largest_sent_at = if number == largest { Some(sent_at) } else { ack_only_sent_at };
             if let Some(sent_at) = largest_sent_at.filter(|_| newly.eliciting) {
-                self.take_round_trip(now, at, sent_at, ack, exchange);
+                let sampling = self.sampling(ack);
+                self.paths[at].recovery.take_round_trip(now, sent_at, &sampling);
+                self.report_round_trip(exchange);
             }
             if ack.space == Space::Handshake {
                 // A client acknowledges Handshake packets only after it received one from us, and a
@@ -139,30 +141,12 @@ impl SendHalf {
         Ok(())
     }
 
-    /// Takes an RTT sample from the packet that left at `sent_at`.
-    fn take_round_trip(
-        &mut self,
-        now: Instant,
-        at: usize,
-        sent_at: Instant,
-        ack: &Acknowledgement,
-        exchange: &mut Exchange,
-    ) {
+    /// How an RTT sample is taken from this acknowledgement.
+    fn sampling(&self, ack: &Acknowledgement) -> Sampling {
         let max_ack_delay = self.frames.ack_frequency.max_ack_delay();
-        let is_one_of_several = self.paths.len() > 1;
-        let path = &mut self.paths[at];
         let delay = if self.progress.is_confirmed { ack.delay.min(max_ack_delay) } else { ack.delay };
-        // min_rtt belongs to the return path on which it was measured (multipath draft-21, section
-        // 5.3). A peer that does not acknowledge centrally changes the return path only if it must.
-        if self.config.policy.acknowledges_centrally() && path.recovery.acked_via != ack.via {
-            path.recovery.acked_via = ack.via;
-            path.recovery.rtt.forget_min();
-        }
-        if is_one_of_several && path.recovery.is_round_trip_old(sent_at) {
-            path.recovery.rtt.forget_mean();
-        }
-        path.recovery.take_round_trip(now, sent_at, delay);
-        self.report_round_trip(exchange);
+        let via = self.config.policy.acknowledges_centrally().then_some(ack.via);
+        Sampling { delay, via, is_one_of_several: self.paths.len() > 1 }
     }
 
     /// Counts newly acknowledged packets, of which `number` is the newest, and passes them to the path's

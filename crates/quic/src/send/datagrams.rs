@@ -8,10 +8,6 @@ use super::datagram_window::WINDOW_MIN;
 use super::path::SendPath;
 use super::waiting_datagrams::WaitingDatagrams;
 
-/// DATAGRAM frames waiting to be sent, at most. The limit in bytes alone would not bound empty
-/// ones.
-const DATAGRAMS_WAITING_MAX: usize = 8192;
-
 /// Datagrams that wait for one path, at most: what it sends at a time. They are urgent, so the oldest is
 /// dropped for a new one.
 pub(crate) const DATAGRAMS_OF_PATH_MAX: usize = 64;
@@ -76,15 +72,10 @@ impl SendHalf {
         if data.len() > max {
             return Err(SendDatagramError::TooLarge(max));
         }
-        if !self.has_place(data.len(), queue, self.config.datagram_send_buffer) {
+        if !queue.has_place(data.len(), self.config.datagram_send_buffer) {
             return Err(SendDatagramError::QueueFull);
         }
         Ok(())
-    }
-
-    /// Whether a queue of at most `bytes_max` has a place for a datagram of `len` bytes.
-    fn has_place(&self, len: usize, queue: &WaitingDatagrams, bytes_max: u64) -> bool {
-        queue.bytes() + len as u64 <= bytes_max && queue.len() < DATAGRAMS_WAITING_MAX
     }
 
     /// As [`send_datagram`](Self::send_datagram), on these paths, and before the datagrams that wait. With a
@@ -127,18 +118,6 @@ impl SendHalf {
         id.and_then(|id| self.pinning_path(id)).map_or(&self.datagrams, |at| &self.paths[at].queues.pinned)
     }
 
-    /// Datagrams that are pinned to the path at `at` may take any path from now on.
-    pub(super) fn unpin_datagrams(&mut self, at: usize) {
-        let mut pinned = std::mem::take(&mut self.paths[at].queues.pinned);
-        while let Some(data) = pinned.pop_front() {
-            if self.has_place(data.len(), &self.datagrams, self.config.datagram_send_buffer) {
-                self.datagrams.push(data);
-            } else {
-                self.stats.datagrams_lost += 1;
-            }
-        }
-    }
-
     /// The indices of the paths, the one with the shortest round trip first; none if the scheduler chooses.
     fn paths_of_datagram(&self, which: DatagramPaths) -> Vec<usize> {
         let works = |path: &SendPath| {
@@ -168,7 +147,7 @@ impl SendHalf {
     /// [`datagram_window`](Self::datagram_window), or none waits.
     pub(crate) fn has_datagram_space(&self, len: usize, pinned: Option<PathId>) -> bool {
         let queue = self.queue_of(pinned);
-        queue.is_empty() || self.has_place(len, queue, self.datagram_window(pinned))
+        queue.is_empty() || queue.has_place(len, self.datagram_window(pinned))
     }
 
     /// Datagrams of [`send_datagram`](Self::send_datagram) that wait, or those pinned to a path.

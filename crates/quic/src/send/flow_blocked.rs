@@ -1,20 +1,10 @@
 //! Repeats the BLOCKED frames while the peer's flow-control credit blocks us, so that the
 //! connection stays alive for as long as there is data to send.
 
-use units::{Duration, Instant};
+use units::Instant;
 
 use super::SendHalf;
-use crate::control::KEEP_ALIVES_PER_IDLE_TIMEOUT;
 use crate::spaces::DATA;
-
-/// The longest interval between two repetitions of the BLOCKED frames.
-const REPEAT_INTERVAL_MAX: Duration = Duration::from_secs(10);
-
-/// The interval between repetitions, from the idle timeouts of both sides; zero means none.
-pub(super) fn repeat_interval(ours: Duration, theirs: Duration) -> Duration {
-    let shortest = [ours, theirs].into_iter().filter(|timeout| !timeout.is_zero()).min();
-    shortest.map_or(REPEAT_INTERVAL_MAX, |timeout| REPEAT_INTERVAL_MAX.min(timeout / KEEP_ALIVES_PER_IDLE_TIMEOUT))
-}
 
 impl SendHalf {
     /// True if ack-eliciting packets are in flight on a path that responds. A path that does not

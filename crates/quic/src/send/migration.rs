@@ -79,7 +79,8 @@ impl SendHalf {
         if others && path.phase.state != PathState::Validating {
             path.phase.state = PathState::Validating;
             exchange.to_control.push_back(ToControl::PathState { path: id, state: PathState::Validating });
-            self.unpin_datagrams(at);
+            let pinned = &mut self.paths[at].queues.pinned;
+            self.stats.datagrams_lost += self.datagrams.take_over(pinned, self.config.datagram_send_buffer);
             self.move_content(at, u64::MAX);
         }
     }

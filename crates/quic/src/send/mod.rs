@@ -24,14 +24,14 @@
 //! | `datagram_window` | how many of them should wait |
 //! | `resends` | lost data bound to the path that lost them |
 //! | `paths`, `validation` | opening, failure and closing of paths; path validation |
-//! | `migration`, `off_path` | paths whose addresses change, and addresses that are only probed |
+//! | `migration`, `off_path`, `off_paths` | paths whose addresses change, and addresses that are only probed |
 //! | `path`, `space`, `sent_log` | a path, a packet number space, the packets outstanding in it |
 
 pub(crate) mod ack_frequency;
 mod ack_only;
 pub(crate) mod acknowledge;
 pub(crate) mod buffer;
-mod closing;
+pub(crate) mod closing;
 mod datagram_window;
 pub(crate) mod datagrams;
 pub(crate) mod draft;
@@ -47,6 +47,7 @@ mod migration;
 mod mtu;
 mod mtu_probes;
 mod off_path;
+mod off_paths;
 pub(crate) mod path;
 mod path_choice;
 mod paths;
@@ -84,7 +85,7 @@ use acknowledge::Acknowledgement;
 use closing::Closing;
 use frames::SentFrame;
 use keys::SealKeys;
-use off_path::OffPaths;
+use off_paths::OffPaths;
 use path::SendPath;
 use path_choice::PathChoice;
 use progress::{LongHeaders, Progress};
@@ -400,7 +401,7 @@ impl SendHalf {
             max_datagram_frame_size: parameters.max_datagram_frame_size,
             grease_quic_bit: parameters.grease_quic_bit,
             udp_payload_size_max,
-            blocked_repeat_interval: flow_blocked::repeat_interval(
+            blocked_repeat_interval: progress::repeat_interval(
                 self.config.idle_timeout,
                 Duration::from_millis(parameters.max_idle_timeout_ms),
             ),

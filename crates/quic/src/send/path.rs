@@ -38,7 +38,7 @@ pub(crate) use link::{AMPLIFICATION_BUDGET_MIN, AMPLIFICATION_FACTOR, Former, Li
 #[cfg(test)]
 pub(crate) use queues::RESENDS_WAITING_MAX;
 pub(crate) use queues::{PathQueues, SentRange};
-pub(crate) use recovery::PathRecovery;
+pub(crate) use recovery::{PathRecovery, Sampling};
 
 /// One path.
 #[derive(Debug)]
@@ -219,6 +219,11 @@ impl SendPath {
         self.link.full_since.map(|since| since + self.recovery.rtt.pto_base())
     }
 
+    /// Bytes of background streams that the scavenger window allows now.
+    pub(super) fn background_budget(&mut self) -> u64 {
+        self.recovery.background_budget(self.size.bytes())
+    }
+
     /// Asks for a PING if the path could carry data, carries none, and its round trip is an old one.
     pub(crate) fn measure_if_idle(&mut self, now: Instant) {
         let is_unused = self.is_active() && self.recovery.in_flight == 0 && !self.phase.is_anyones_backup();
@@ -252,4 +257,12 @@ impl SendPath {
     pub(super) fn works(&self) -> bool {
         self.is_active() && !self.recovery.suspicion.is_suspect && self.link.refused_until.is_none()
     }
+}
+
+/// The index of path `id` in `paths`, if it exists.
+pub(super) fn path_index(paths: &[SendPath], id: PathId) -> Option<usize> {
+    if id == PathId::ZERO {
+        return Some(0);
+    }
+    paths.iter().position(|path| path.id == id)
 }

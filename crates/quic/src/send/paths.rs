@@ -12,7 +12,7 @@ use wire::quic::{ConnectionId, PathId, Side, Space};
 use super::SendHalf;
 use super::datagrams::DATAGRAMS_OF_PATH_MAX;
 use super::frames::SentFrame;
-use super::path::SendPath;
+use super::path::{SendPath, path_index};
 use super::sent_log::{Content, Run};
 use super::validation::{FIRST_INTERVAL, INTERVAL_MAX};
 use crate::addresses::Addresses;
@@ -180,7 +180,8 @@ impl SendHalf {
         path.validation.start(now, interval);
         exchange.to_control.push_back(ToControl::PathState { path: path.id, state: PathState::Silent });
         self.spaces[DATA + at].probes_due = 0;
-        self.unpin_datagrams(at);
+        let pinned = &mut self.paths[at].queues.pinned;
+        self.stats.datagrams_lost += self.datagrams.take_over(pinned, self.config.datagram_send_buffer);
         self.move_content(at, u64::MAX);
         self.paths[at].suspect_datagram_size(&self.spaces[DATA + at].log);
     }
@@ -253,7 +254,8 @@ impl SendHalf {
         path.validation.stop();
         path.queues.drop_urgent();
         self.off_paths.forget_path(id);
-        self.unpin_datagrams(at);
+        let pinned = &mut self.paths[at].queues.pinned;
+        self.stats.datagrams_lost += self.datagrams.take_over(pinned, self.config.datagram_send_buffer);
         self.forget_sent(at, 0);
         (self.spaces[DATA + at].probes_due, self.spaces[DATA + at].loss_time) = (0, None);
         exchange.to_control.push_back(ToControl::RemoteIdsChanged);
@@ -271,7 +273,8 @@ impl SendHalf {
             // With one path, its losses and those of the connection are the same.
             self.paths[0].queues.release_resends(&mut self.streams);
             // Nor is there a choice of paths for datagrams.
-            self.unpin_datagrams(0);
+            let pinned = &mut self.paths[0].queues.pinned;
+            self.stats.datagrams_lost += self.datagrams.take_over(pinned, self.config.datagram_send_buffer);
             while let Some(data) = self.paths[0].queues.datagrams.pop_front() {
                 self.datagrams.push_first(data, DATAGRAMS_OF_PATH_MAX);
             }
@@ -412,14 +415,6 @@ impl SendHalf {
         };
         self.paths.iter().map(stats).collect()
     }
-}
-
-/// The index of path `id` in `paths`, if it exists.
-pub(super) fn path_index(paths: &[SendPath], id: PathId) -> Option<usize> {
-    if id == PathId::ZERO {
-        return Some(0);
-    }
-    paths.iter().position(|path| path.id == id)
 }
 
 impl PathState {

@@ -88,7 +88,8 @@ impl SendHalf {
         }
         let datagrams_max = pass.budget_of(&self.paths[0]);
         if datagrams_max > 0 {
-            self.streams.begin_plan(pass.now, self.paths.first_mut());
+            let path = &mut self.paths[0];
+            self.streams.begin_plan(pass.now, Some(path.id), || path.background_budget());
             if self.seal.by_space.has_handshake() {
                 self.plan_handshake(pass);
             } else if self.seal.by_space[DATA].is_some() {

@@ -1,6 +1,12 @@
 //! What the handshake has settled, as far as the send half depends on it.
 
+use units::Duration;
 use wire::quic::{ConnectionId, Side, Version};
+
+use crate::control::idle_timer::KEEP_ALIVES_PER_IDLE_TIMEOUT;
+
+/// The longest interval between two repetitions of the BLOCKED frames.
+const REPEAT_INTERVAL_MAX: Duration = Duration::from_secs(10);
 
 /// The progress of the handshake.
 #[derive(Debug)]
@@ -28,4 +34,10 @@ pub(super) struct LongHeaders {
     pub(super) local_id: ConnectionId,
     /// Of Initial packets.
     pub(super) token: Vec<u8>,
+}
+
+/// The interval between repetitions of the BLOCKED frames, from the idle timeouts of both sides; zero means none.
+pub(super) fn repeat_interval(ours: Duration, theirs: Duration) -> Duration {
+    let shortest = [ours, theirs].into_iter().filter(|timeout| !timeout.is_zero()).min();
+    shortest.map_or(REPEAT_INTERVAL_MAX, |timeout| REPEAT_INTERVAL_MAX.min(timeout / KEEP_ALIVES_PER_IDLE_TIMEOUT))
 }

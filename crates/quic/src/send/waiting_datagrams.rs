@@ -18,6 +18,10 @@ use super::streams::SendStreams;
 use crate::plan::Plan;
 use crate::queue::Queue;
 
+/// DATAGRAM frames waiting to be sent, at most. The limit in bytes alone would not bound empty
+/// ones.
+const DATAGRAMS_WAITING_MAX: usize = 8192;
+
 /// Datagrams that wait. A connection that sends none holds a pointer.
 #[derive(Debug, Default)]
 pub(crate) struct WaitingDatagrams(Option<Box<Waiting>>);
@@ -151,6 +155,26 @@ impl WaitingDatagrams {
             }
         }
         lost
+    }
+
+    /// Adds those that wait in `other`, as far as a queue of at most `bytes_max` bytes has space. Returns how
+    /// many are dropped.
+    pub(super) fn take_over(&mut self, other: &mut Self, bytes_max: u64) -> u64 {
+        let mut lost = 0;
+        let mut other = std::mem::take(other);
+        while let Some(data) = other.pop_front() {
+            if self.has_place(data.len(), bytes_max) {
+                self.push(data);
+            } else {
+                lost += 1;
+            }
+        }
+        lost
+    }
+
+    /// Whether a queue of at most `bytes_max` bytes has a place for a datagram of `len` bytes.
+    pub(super) fn has_place(&self, len: usize, bytes_max: u64) -> bool {
+        self.bytes() + len as u64 <= bytes_max && self.len() < DATAGRAMS_WAITING_MAX
     }
 
     /// A plan was made, with those taken since the last one.

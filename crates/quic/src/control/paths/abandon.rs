@@ -4,9 +4,10 @@ use units::{Duration, Instant};
 use wire::quic::{ErrorCode, PathId};
 
 use super::{End, OtherPath, Paths};
+use crate::control::Control;
 use crate::control::identifiers::Identifiers;
+use crate::control::idle_timer::CLOSE_PTOS;
 use crate::control::ids::RouteChange;
-use crate::control::{CLOSE_PTOS, Control};
 use crate::error::TransportError;
 use crate::event::{Event, Events};
 use crate::exchange::{Exchange, ToPath, ToReceive, ToSend};

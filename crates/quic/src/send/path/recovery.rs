@@ -8,6 +8,7 @@ use units::{Duration, Instant, Rate, Rng};
 use wire::quic::{PathId, StreamId};
 
 use crate::config::TransportConfig;
+use crate::plan::PLAN_BYTES_MAX;
 use crate::send::ecn::PathEcn;
 use crate::send::reordering::Reordering;
 use crate::send::scavenger::ScavengerWindow;
@@ -50,6 +51,17 @@ pub(crate) struct PathRecovery {
     /// The path on which the acknowledgement that gave the last RTT sample arrived.
     pub(crate) acked_via: PathId,
     pub(crate) suspicion: Suspicion,
+}
+
+/// How an RTT sample is taken.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sampling {
+    /// By how much the peer delayed the acknowledgement.
+    pub(crate) delay: Duration,
+    /// With central acknowledgements, the path on which it arrived.
+    pub(crate) via: Option<PathId>,
+    /// The connection has other paths.
+    pub(crate) is_one_of_several: bool,
 }
 
 /// Whether acknowledgements of a path are overdue.
@@ -154,10 +166,18 @@ impl PathRecovery {
         window.min(paced)
     }
 
-    /// Takes an RTT sample from a packet that left at `sent_at` and was acknowledged after `delay` at the
-    /// peer.
-    pub(crate) fn take_round_trip(&mut self, now: Instant, sent_at: Instant, delay: Duration) {
-        self.rtt.update(now.saturating_since(sent_at), delay);
+    /// Takes an RTT sample from a packet that left at `sent_at`.
+    pub(crate) fn take_round_trip(&mut self, now: Instant, sent_at: Instant, sampling: &Sampling) {
+        // min_rtt belongs to the return path on which it was measured (multipath draft-21, section
+        // 5.3). A peer that does not acknowledge centrally changes the return path only if it must.
+        if let Some(via) = sampling.via.filter(|via| self.acked_via != *via) {
+            self.acked_via = via;
+            self.rtt.forget_min();
+        }
+        if sampling.is_one_of_several && self.is_round_trip_old(sent_at) {
+            self.rtt.forget_mean();
+        }
+        self.rtt.update(now.saturating_since(sent_at), sampling.delay);
         self.first_rtt_sample_at.get_or_insert(now);
     }
 
@@ -205,6 +225,15 @@ impl PathRecovery {
             }
         }
         self.probe_anchor = now;
+    }
+
+    /// When the pacer releases a batch of the `ready_bytes` that wait, in datagrams of this size.
+    pub(crate) fn batch_release(&mut self, now: Instant, datagram_bytes: usize, ready_bytes: u64) -> Instant {
+        let rate = self.congestion.pacing_rate(&self.rtt);
+        // Every event on one path leads to a look at all of them. A path that sent one packet each
+        // time would cost a system call each, so bulk data wait until the pacer releases a batch.
+        let wanted = (datagram_bytes as u64).max(self.pacer.batch(rate).min(ready_bytes).min(PLAN_BYTES_MAX as u64));
+        if self.pacer.budget(now, rate) >= wanted { now } else { self.pacer.next_release(now, rate, wanted) }
     }
 
     /// About when the peer sent the last response on the path, an acknowledgement or a

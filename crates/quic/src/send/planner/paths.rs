@@ -8,7 +8,6 @@ use wire::quic::{PathId, Space};
 use super::retransmit::Reason;
 use super::{Pass, PlanScope, put_ack};
 use crate::class::PathSet;
-use crate::plan::PLAN_BYTES_MAX;
 use crate::receive::acks::snapshot::Snapshot;
 use crate::send::SendHalf;
 use crate::send::draft::Draft;
@@ -33,7 +32,7 @@ impl SendHalf {
     pub(super) fn plan_paths(&mut self, pass: &mut Pass<'_>) {
         let now = pass.now;
         self.choice.deadline = None;
-        self.streams.begin_plan(now, None);
+        self.streams.begin_plan(now, None, || u64::MAX);
         let policy = self.config.policy;
         if policy.acknowledges_centrally() {
             self.choice.ack_path = self.choose_ack_path(pass);
@@ -154,7 +153,8 @@ impl SendHalf {
 
     /// Makes a plan for one of several paths.
     fn plan_data_on(&mut self, pass: &mut Pass<'_>, scope: PlanScope, datagrams_max: usize) {
-        self.streams.begin_plan(pass.now, self.paths.get_mut(pass.at));
+        let path = &mut self.paths[pass.at];
+        self.streams.begin_plan(pass.now, Some(path.id), || path.background_budget());
         self.plan_data(pass, scope, datagrams_max);
         self.streams.end_plan();
     }
@@ -179,11 +179,11 @@ impl SendHalf {
             path.link.note_writable(now, is_writable);
             let can_remember = self.spaces[DATA + at].log.run_count() < RUNS_MAX;
             let accepts_datagrams = is_writable && can_remember && path.link.refused_until.is_none();
-            let mut view = path.view(now, accepts_datagrams, demand.ready_bytes);
+            let release_at = path.recovery.batch_release(now, path.size.bytes(), demand.ready_bytes);
+            let mut view = path.view(now, accepts_datagrams, release_at);
             if is_background {
-                view.window_bytes = view
-                    .window_bytes
-                    .min(view.in_flight_bytes.saturating_add(path.recovery.background_budget(path.size.bytes())));
+                view.window_bytes =
+                    view.window_bytes.min(view.in_flight_bytes.saturating_add(path.background_budget()));
             }
             views.push(at, view);
         }
@@ -348,18 +348,9 @@ impl SendPath {
         least + Duration::from_nanos((smoothed - least).as_nanos() >> halvings.min(63))
     }
 
-    /// The scheduler's view of the path, with `ready_bytes` to be sent.
-    fn view(&mut self, now: Instant, accepts_datagrams: bool, ready_bytes: u64) -> PathView {
+    /// The scheduler's view of the path, whose pacer releases data at `release_at`.
+    fn view(&self, now: Instant, accepts_datagrams: bool, release_at: Instant) -> PathView {
         let datagram_bytes = self.size.bytes() as u64;
-        let rate = self.recovery.congestion.pacing_rate(&self.recovery.rtt);
-        // Every event on one path leads to a look at all of them. A path that sent one packet each
-        // time would cost a system call each, so bulk data wait until the pacer releases a batch.
-        let wanted = datagram_bytes.max(self.recovery.pacer.batch(rate).min(ready_bytes).min(PLAN_BYTES_MAX as u64));
-        let release_at = if self.recovery.pacer.budget(now, rate) >= wanted {
-            now
-        } else {
-            self.recovery.pacer.next_release(now, rate, wanted)
-        };
         let measured = self.recovery.rtt.has_sample();
         PathView {
             id: self.id.0,

@@ -26,7 +26,6 @@ use wire::quic::{PathId, StreamId};
 use super::{READY_COUNTED_MAX, SendStream, SendStreams, WriteError};
 use crate::class::{BURST_MIN, PathSet, RateLimit};
 use crate::queue::Queue;
-use crate::send::path::SendPath;
 
 /// A stream waits until its rate limit allows this many bytes, if it has as many to send: less
 /// would produce many small packets.
@@ -329,15 +328,16 @@ impl SendStreams {
     }
 
     /// Starts a plan, for path `on` if it is already known: streams that may not take it are
-    /// skipped until [`end_plan`](Self::end_plan).
-    pub(crate) fn begin_plan(&mut self, now: Instant, on: Option<&mut SendPath>) {
+    /// skipped until [`end_plan`](Self::end_plan). `background_budget` says how many bytes of background
+    /// streams the path takes.
+    pub(crate) fn begin_plan(&mut self, now: Instant, on: Option<PathId>, background_budget: impl FnOnce() -> u64) {
         // Streams may have been skipped between two plans, by a caller that only looked.
         self.end_plan();
         let Some(classes) = &mut self.classes else { return };
-        (classes.now, classes.on, classes.background_budget) = (now, on.as_ref().map(|path| path.id), u64::MAX);
+        (classes.now, classes.on, classes.background_budget) = (now, on, u64::MAX);
         classes.plan_content = PlanContent::Nothing;
-        if let Some(path) = on.filter(|_| classes.background_count > 0) {
-            classes.background_budget = path.recovery.background_budget(path.size.bytes());
+        if on.is_some() && classes.background_count > 0 {
+            classes.background_budget = background_budget();
         }
         self.on_rate_limit_timeout(now);
     }
