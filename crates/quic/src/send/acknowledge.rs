@@ -12,10 +12,11 @@ use super::ecn::EcnReport;
 use super::frames::SentFrame;
 use super::path::{PathRecovery, Sampling, SendPath};
 use super::sent_log::{Content, Run};
+use super::space::LargestAcked;
 use crate::earliest::Earliest;
 use crate::error::TransportError;
 use crate::event::Events;
-use crate::exchange::{Exchange, ToControl, ToReceive};
+use crate::exchange::{Exchange, ToReceive};
 use crate::observed::{LossTrigger, LostPackets};
 use crate::spaces::DATA;
 
@@ -77,11 +78,7 @@ impl SendHalf {
         let index = Self::index_of(ack.space, at);
         let ranges = &exchange.ranges[ack.ranges.clone()];
         let space = &mut self.spaces[index];
-        space.check_ranges(ranges)?;
-        let largest = ranges.last().map_or(0, |range| range.1);
-        let is_newest = space.largest_acked < Some(largest);
-        let ack_only_sent_at = if is_newest { space.ack_only.sent_at(largest) } else { None };
-        space.largest_acked = space.largest_acked.max(Some(largest));
+        let LargestAcked { number: largest, is_newest, ack_only_sent_at } = space.take_ranges(ranges)?;
 
         let mut runs = std::mem::take(&mut self.scratch.runs);
         runs.clear();
@@ -128,9 +125,8 @@ impl SendHalf {
             self.on_newly_acked(now, index, sent_at, number, &newly);
             let next_number = self.spaces[DATA + at].next_number;
             self.paths[at].on_alive(now, next_number, exchange);
-            if ack.space == Space::Data && number >= self.paths[at].numbers.phase_from && !self.seal.is_phase_acked {
-                self.seal.is_phase_acked = true;
-                exchange.to_control.push_back(ToControl::PhaseAcknowledged(self.seal.phase));
+            if ack.space == Space::Data && number >= self.paths[at].numbers.phase_from {
+                self.seal.on_phase_acked(exchange);
             }
         }
         for run in runs.drain(..) {

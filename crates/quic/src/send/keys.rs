@@ -18,7 +18,7 @@ pub(super) struct SealKeys {
     /// Packets sealed with the current 1-RTT key.
     sealed_in_phase: u64,
     /// A packet of the current phase was acknowledged.
-    pub(super) is_phase_acked: bool,
+    is_phase_acked: bool,
     /// The client sends streams in 0-RTT packets: it has keys for these and none for 1-RTT packets.
     pub(super) is_early: bool,
 }
@@ -48,6 +48,15 @@ impl SealKeys {
     pub(super) fn update(&mut self, packet: Arc<dyn PacketKey>, phase: u64) {
         self.by_space[DATA].as_mut().expect("key updates come after 1-RTT keys").packet = packet;
         (self.phase, self.sealed_in_phase, self.is_phase_acked) = (phase, 0, false);
+    }
+
+    /// A packet of the current phase was acknowledged.
+    #[inline]
+    pub(super) fn on_phase_acked(&mut self, exchange: &mut Exchange) {
+        if !self.is_phase_acked {
+            self.is_phase_acked = true;
+            exchange.to_control.push_back(ToControl::PhaseAcknowledged(self.phase));
+        }
     }
 
     /// Whether packets of `space` can be sealed.

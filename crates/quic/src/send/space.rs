@@ -37,6 +37,16 @@ pub(crate) struct SendSpace {
     pub(crate) ecn_reported: EcnCounts,
 }
 
+/// The largest number of an acknowledgement.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LargestAcked {
+    pub(crate) number: u64,
+    /// No larger one was acknowledged before.
+    pub(crate) is_newest: bool,
+    /// If so: when its packet left, if that had nothing but acknowledgements.
+    pub(crate) ack_only_sent_at: Option<Instant>,
+}
+
 impl Vacant for SendSpace {
     fn vacant() -> &'static Self {
         static VACANT: SendSpace = SendSpace {
@@ -82,9 +92,21 @@ impl SendSpace {
         self.ack_only = AckOnlyTimes::new();
     }
 
+    /// Takes the ranges of an acknowledgement, which ascend. Fails if [packets in
+    /// them](Self::check_ranges) were never sent.
+    #[inline]
+    pub(crate) fn take_ranges(&mut self, ranges: &[(u64, u64)]) -> Result<LargestAcked, TransportError> {
+        self.check_ranges(ranges)?;
+        let number = ranges.last().map_or(0, |range| range.1);
+        let is_newest = self.largest_acked < Some(number);
+        let ack_only_sent_at = if is_newest { self.ack_only.sent_at(number) } else { None };
+        self.largest_acked = self.largest_acked.max(Some(number));
+        Ok(LargestAcked { number, is_newest, ack_only_sent_at })
+    }
+
     /// Refuses acknowledgements of packets that were never sent (RFC 9000, section 13.1). `ranges`
     /// ascend.
-    pub(crate) fn check_ranges(&self, ranges: &[(u64, u64)]) -> Result<(), TransportError> {
+    fn check_ranges(&self, ranges: &[(u64, u64)]) -> Result<(), TransportError> {
         let largest = ranges.last().map_or(0, |range| range.1);
         let never_sent = largest >= self.next_number
             || self.skipped.iter().any(|skipped| ranges.iter().any(|range| (range.0..=range.1).contains(skipped)));
