@@ -8,6 +8,7 @@
 //! | `connection` | [`Connection`]: streams, datagrams, messages, closing; blocking and asynchronous calls |
 //! | `stream` | [`SendStream`], [`RecvStream`]; with the feature `tokio`, tokio's traits for them |
 //! | [`identity`] | host keys, TLS settings without certificates |
+//! | [`local_ends`] | the device and the address of each socket, for the user |
 //! | [`paths`] | the choice of the address pairs that a connection uses |
 //! | [`runtime`] | QUIC as a protocol of the crate `engine`: what the handles above are made of |
 #![forbid(unsafe_code)]
@@ -16,6 +17,7 @@ mod config;
 mod connection;
 mod endpoint;
 pub mod identity;
+pub mod local_ends;
 pub mod paths;
 pub mod runtime;
 mod stream;

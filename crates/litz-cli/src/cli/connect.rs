@@ -20,26 +20,26 @@ mod unanswered;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, mpsc};
 
+use candidates::{Candidate, Candidates, Opened};
+use closed_port::PeerWatch;
+use gate::Gate;
+use later_paths::LaterPaths;
 use litz::identity::ClientTls;
 use litz::{Closed, Connection, Endpoint, EventHandler, TransportConfig};
+use port_probes::PortProbes;
+use quic_endpoint::local_ends::LocalEnds;
 use recovery::RateCap;
 use transfer::{CancelToken, Ticket, TicketAddress};
+use unanswered::warn_of_unanswered;
 use units::Duration;
 
 use super::journals::Journals;
 use super::links::{BoundSocket, LinkBaseline, Links, PathChanges};
-use super::local_ends::LocalEnds;
 use super::path_options::{PathOptions, SinglePathOptions};
 use super::scheduler_trace::Trace;
 use super::ticket::expiry_hint;
 use super::transport_options::TransportOptions;
 use super::warning::Warning;
-use candidates::{Candidate, Candidates, Opened};
-use closed_port::PeerWatch;
-use gate::Gate;
-use later_paths::LaterPaths;
-use port_probes::PortProbes;
-use unanswered::warn_of_unanswered;
 
 pub(super) use candidates::tried_last;
 pub(super) use sockets::{small_buffers, socket};

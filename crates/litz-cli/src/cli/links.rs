@@ -10,9 +10,9 @@ use std::time::Duration;
 use litz::paths::follow::{LinkAction, LinkFollower};
 use litz::{Interface, SocketSwitch, UdpSocket, UdpSocketOptions};
 use net::{LinkNews, LinkWatch, LinkWatchWaker};
+use quic_endpoint::local_ends::LocalEnds;
 use serde_json::{Value, json};
 
-use super::local_ends::LocalEnds;
 use super::out;
 
 /// Without a change of the links, the thread tries after this time to open a socket that could not

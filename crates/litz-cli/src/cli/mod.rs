@@ -23,7 +23,6 @@ mod keep;
 mod lines;
 mod links;
 mod listen_options;
-pub(crate) mod local_ends;
 mod lost;
 mod out;
 mod packaging;

@@ -5,12 +5,12 @@ use std::time::Duration as StdDuration;
 
 use litz::paths::shown::{Observation, ShownState};
 use litz::{Connection, PathEvent, PathId, PathStats};
+use quic_endpoint::local_ends::{LocalEnd, LocalEnds};
 use serde_json::{Value, json};
 use units::{Duration, Instant, Rate};
 
 use super::connect::{Connected, UNANSWERED};
 use super::links::Links;
-use super::local_ends::{LocalEnd, LocalEnds};
 use super::progress::{Direction, Progress};
 use super::status::{is_silence, per_second, seconds};
 use super::warning::Warning;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use litz::identity::Fingerprint;
 use litz::{Connection, PathStats};
 use net::MonotonicClock;
+use quic_endpoint::local_ends::LocalEnds;
 use tunnel::control::{VERSION_ANSWER_CLASS, VERSION_FILLING, VERSION_PINS, VERSION_TERMINATES};
 use tunnel::inner::Inner;
 use tunnel::{Prefix, PrefixMap};
@@ -22,7 +23,6 @@ use super::terminate::choice::UrgentStreams;
 use super::terminate::flows::Flows;
 use super::terminate::told::ToldClasses;
 use super::wake::WakeEvent;
-use crate::cli::local_ends::LocalEnds;
 
 /// The number of a peer, which is never used again.
 pub(crate) type PeerId = u64;

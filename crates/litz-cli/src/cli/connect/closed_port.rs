@@ -13,10 +13,10 @@ use std::time::Duration;
 use litz::paths::closed_port::ClosedPortWatch;
 use litz::{Connection, PathState};
 use net::{MonotonicClock, PortProbe};
+use quic_endpoint::local_ends::{LocalEnd, LocalEnds};
 use units::Instant;
 
 use super::sockets::socket;
-use crate::cli::local_ends::{LocalEnd, LocalEnds};
 
 /// How often a connection is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use litz::paths::advice;
 use litz::{Connection, Interface, PathState};
+use quic_endpoint::local_ends::LocalEnd;
 
-use crate::cli::local_ends::LocalEnd;
 use crate::cli::warning::Warning;
 
 /// Warns of settings of devices over which nothing has arrived yet. `ends` are those of all sockets.

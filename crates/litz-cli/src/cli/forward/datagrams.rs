@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forward::flows::Flows;
+use forwarding::frames;
 use net::MonotonicClock;
 use tokio::net::UdpSocket;
 
-use super::frames;
 use super::listener::Way;
 use super::session::{CONNECTIONS_MAX, Session};
 use super::udp::{BATCH_MAX, Batch, FlowEnd, Opening, packet_buffer};

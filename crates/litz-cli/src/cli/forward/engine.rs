@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use forward::address::{HostName, Target};
 use forward::message::Failure;
+use forwarding::carry::{Answer, Broken, Carried, carry};
 use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
 
-use super::carry::{Answer, Broken, Carried, carry};
 use super::daemon::user::{Daemon, Wanted};
 use super::own::Own;
 use super::session::Streams;

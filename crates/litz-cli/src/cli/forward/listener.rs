@@ -11,13 +11,13 @@ use std::time::Duration;
 use forward::address::{Protocol, UnixPath};
 use forward::message::Message;
 use forward::spec::{Bind, Listen};
+use forwarding::carry::{Answer, Broken, Carried, carry};
 use rustix::fs::Mode;
 use socket2::{Domain, SockAddr, Socket as RawSocket, Type};
 use tokio::net::{TcpListener, UdpSocket, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
-use super::carry::{Answer, Broken, Carried, carry};
 use super::datagrams::forward_packets;
 use super::report::Report;
 use super::session::CONNECTIONS_MAX;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use forward::message::{Failure, Message, Reason};
 use forward::policy::Policy;
 use forward::spec::Listen;
+use forwarding::carry::RESET;
+use forwarding::frames;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
-use super::carry::RESET;
-use super::frames;
 use super::listener::{Bound, Way, places};
 use super::session::{OtherRequests, Session, Streams};
 use super::sessions::Sessions;

@@ -6,12 +6,11 @@
 //! | [`client`], [`serve`] | the two ends |
 //! | [`session`] | one connection between them: requests and answers, the same for both ends |
 //! | [`sessions`] | the connection that there is now, which may be away and come back |
-//! | [`frames`] | messages on streams |
 //! | [`listener`], [`datagrams`], [`socks`] | where connections and packets come in |
 //! | [`handshakes`] | clients of the proxy that wait for their answers |
 //! | [`listeners`] | those that a client asks its server for |
 //! | [`dial`], [`sources`] | where they go, and from which address |
-//! | [`carry`], [`socket`] | data of a connection, both ways |
+//! | [`socket`] | sockets of this host, as data are carried |
 //! | [`udp`], [`packet_runs`] | packets of flows, several at a time |
 //! | [`run`](mod@run), [`program`], [`takeover`] | `litz run`: a program whose connections are forwarded |
 //! | [`daemon`] | `litz daemon`: serves such programs over one connection |
@@ -28,13 +27,11 @@
 //! The protocol, SOCKS and the rules for targets are in the crate `forward`, without sockets.
 
 mod calls;
-pub(crate) mod carry;
 mod client;
 mod daemon;
 mod datagrams;
 pub(crate) mod dial;
 mod engine;
-pub(crate) mod frames;
 pub(crate) mod handshakes;
 mod hole;
 pub(crate) mod listener;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use forward::address::{HostName, Target};
 use forward::message::{Failure, Message, Reason};
+use forwarding::frames;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::frames;
 use super::session::{CONNECTIONS_MAX, Streams};
 use super::sessions::Sessions;
 

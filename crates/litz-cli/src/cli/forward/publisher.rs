@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use forward::address::Protocol;
 use forward::spec::{Dynamic, Listen};
+use forwarding::carry::Carried;
 use serde_json::json;
 
-use super::carry::Carried;
 use super::daemon::user::{self, Arrival, Daemon};
 use super::published::{Published, port_of_program};
 use super::report::Report;

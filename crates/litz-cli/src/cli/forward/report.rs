@@ -4,10 +4,10 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use forwarding::carry::{Broken, Carried};
 use net::MonotonicClock;
 use serde_json::{Value, json};
 
-use super::carry::{Broken, Carried};
 use crate::cli::serving::refusals::RefusalLimit;
 use crate::cli::transport_options::TransportOptions;
 use crate::cli::warning::Warning;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use forward::message::Message;
 use forward::policy::Policy;
+use forwarding::frames::{self, FrameError};
 use litz::identity::PublicKey;
 use litz::{Connection, Endpoint};
 use serde_json::json;
@@ -17,7 +18,6 @@ use transfer::{
     proof_context,
 };
 
-use super::frames;
 use super::listeners::Listeners;
 use super::options::ServeOptions;
 use super::report::Report;
@@ -166,6 +166,12 @@ struct NotAdmitted {
 impl From<String> for NotAdmitted {
     fn from(reason: String) -> Self {
         Self { reason, is_answered: false }
+    }
+}
+
+impl From<FrameError> for NotAdmitted {
+    fn from(error: FrameError) -> Self {
+        error.to_string().into()
     }
 }
 
@@ -455,11 +461,11 @@ impl Server {
                             Err(failure) => Message::NotListening { id, failure },
                         };
                         if let Err(error) = frames::send(&mut send, &answer).await {
-                            return error;
+                            return error.to_string();
                         }
                     }
                     Ok(_) => return "it sent a message that is not expected on its control stream".to_owned(),
-                    Err(error) => return error,
+                    Err(error) => return error.to_string(),
                 }
             }
         };

@@ -8,17 +8,17 @@ use std::time::Duration;
 use forward::address::{HostName, Target};
 use forward::message::{Failure, Message, Reason};
 use forward::policy::Policy;
+use forwarding::carry::{Answer, Carried, RESET, carry};
+use forwarding::frames;
 use litz::{Closed, Connection, RecvStream, SendStream, TransportConfig};
+use quic_endpoint::local_ends::LocalEnds;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::carry::{Answer, Carried, RESET, carry};
 use super::dial::{Dialled, dial, look_up};
-use super::frames;
 use super::published::{Named, Published, port_of_program};
 use super::report::{Label, Report};
 use super::sources::Sources;
 use super::udp::{FlowEnd, Packets};
-use crate::cli::local_ends::LocalEnds;
 
 /// Forwarded connections and UDP flows that each end may open, at a time. Further ones wait.
 pub(super) const CONNECTIONS_MAX: usize = 1024;
@@ -193,7 +193,7 @@ impl Session {
         let opened = timeout(OPEN_TIME, self.connection.open_bi_async()).await;
         let opened = opened.map_err(|_| format!("{CONNECTIONS_MAX} connections are open"))?;
         let (mut send, recv) = opened.map_err(|error| error.to_string())?;
-        frames::send(&mut send, request).await?;
+        frames::send(&mut send, request).await.map_err(|error| error.to_string())?;
         Ok((send, recv))
     }
 
@@ -202,6 +202,7 @@ impl Session {
         let request = match frames::receive(&mut recv, frames::PROMPT).await {
             Ok(request) => request,
             Err(error) => {
+                let error = error.to_string();
                 tracing::info!(peer = self.peer, error, "a stream without a request");
                 // Where that fails, the other end has given up.
                 let _over = frames::send(&mut send, &Message::Failed(Failure::new(Reason::Unknown, &error))).await;

@@ -12,7 +12,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 
-use super::carry::{Local, ReadBuffer};
+use forwarding::carry::{Local, ReadBuffer};
 
 /// Idle time after which the kernel probes whether a peer of ours still exists. A forwarded connection
 /// whose peer has vanished would otherwise stay for ever.

@@ -13,14 +13,14 @@ use forward::socks::{
     MESSAGE_LEN_MAX, METHOD_CHOSEN, Parsed, Reply, Request, Stage, parse_greeting, parse_request, parse_udp, put_reply,
     refusal,
 };
+use forwarding::carry::{Answer, Carried, Local, carry};
+use forwarding::frames;
 use net::MonotonicClock;
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::carry::{Answer, Carried, Local, carry};
 use super::datagrams::open_flow;
-use super::frames;
 use super::handshakes::{Handshake, Handshakes};
 use super::report::Report;
 use super::session::{Session, Streams};

@@ -6,10 +6,10 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use forwarding::carry::RESET;
 use litz::{Connection, RecvStream, SendStream};
 use transfer::CancelToken;
 
-use super::carry::RESET;
 use super::session::Streams;
 use crate::cli::standard_streams::{StandardInput, StandardOutput};
 

@@ -15,9 +15,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use decide::{Decision, Wanted, is_of, is_tcp, is_udp};
 use forward::address::{Address, Host, Protocol, Target};
 use forward::message::Reason;
 use forward::policy::Policy;
+use forwarding::carry::Carried;
 use intercept::{Call, Syscall};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -30,7 +32,6 @@ mod decide;
 mod on_behalf;
 
 use super::calls::{poll_for, wait_until_ready, write_address};
-use super::carry::Carried;
 use super::engine::{Engine, NotOpened, Opened};
 use super::hole::Hole;
 use super::local_pair::connect_here;
@@ -41,7 +42,6 @@ use super::published::Published;
 use super::report::{Label, Report};
 use super::socket::Socket;
 use super::sockets::{Sockets, State};
-use decide::{Decision, Wanted, is_of, is_tcp, is_udp};
 
 /// The calls that are taken over.
 pub(super) fn calls(is_published: bool, names_from: NamesFrom) -> Vec<Syscall> {

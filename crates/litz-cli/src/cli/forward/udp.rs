@@ -16,12 +16,12 @@ use forward::address::Address;
 use forward::flows::Flows;
 use forward::packet::{self, PAYLOAD_LEN_MAX};
 use forward::socks::{self, UDP_HEADER_LEN_MAX};
+use forwarding::carry::Carried;
 use litz::{Connection, DatagramError, RecvStream};
 use net::MonotonicClock;
 use tokio::net::UdpSocket;
 use tokio::sync::{Notify, mpsc};
 
-use super::carry::Carried;
 use super::packet_runs::{Taken, send_all};
 use super::session::{Session, Streams};
 

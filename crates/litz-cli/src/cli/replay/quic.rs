@@ -4,12 +4,12 @@ use journal::{LogEnd, Stopped};
 use litz::{PathState, PathStats, Side};
 use quic::Replay;
 use quic::journal::{JournalHead, Step};
+use quic_endpoint::local_ends::LocalEnds;
 use serde_json::json;
 use units::{ByteSize, Duration, Instant};
 
 use super::logged::{Input, Logged, Stepped};
 use super::show::{Counts, Show, joined};
-use crate::cli::local_ends::LocalEnds;
 use crate::cli::{out, path_report};
 
 impl Stepped for Step {

@@ -1,9 +1,9 @@
 use litz::PathId;
 use litz::paths::shown::ShownState;
+use quic_endpoint::local_ends::LocalEnd;
 use transfer::{FileError, FileErrorKind, RelativePath};
 
 use super::*;
-use crate::cli::local_ends::LocalEnd;
 
 const MB: u64 = 1_000_000;
 

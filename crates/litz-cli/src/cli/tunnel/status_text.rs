@@ -3,7 +3,7 @@
 use serde_json::Value;
 use units::{Duration, Rate};
 
-use crate::cli::local_ends::path_text;
+use quic_endpoint::local_ends::path_text;
 
 /// A counter: its name in an object of JSON, and in words.
 type Counter = (&'static str, &'static str);

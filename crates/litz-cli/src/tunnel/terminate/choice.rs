@@ -7,7 +7,7 @@ use tunnel::inner::LOWER_EFFORT;
 use tunnel::urgent::UrgentShare;
 use units::{Duration, Instant};
 
-use crate::cli::forward::carry::StreamClass;
+use forwarding::carry::StreamClass;
 
 /// So long the stream of a connection that exceeds the share of urgent data is sent as others are. What it has
 /// written before is urgent with the rest, so it must not become urgent again with each small write.

@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 use forward::message::Message;
+use forwarding::carry::StreamClass;
+use forwarding::frames;
 use litz::StreamId;
 use litz::tcp::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use super::choice::Choice;
 use super::side::{STREAM_TIME, Side};
-use crate::cli::forward::carry::StreamClass;
-use crate::cli::forward::frames;
 use crate::tunnel::peers::Peer;
 
 /// How often the peer is told of another DSCP, at most: a stream carries each message.
@@ -96,7 +96,9 @@ impl FlowClass {
         let opened = timeout(STREAM_TIME, self.peer.connection.open_bi_async()).await;
         let opened = opened.map_err(|_| "the peer has too many connections".to_owned())?;
         let (mut send, mut recv) = opened.map_err(|error| error.to_string())?;
-        frames::send(&mut send, &Message::Class { stream: self.stream.raw(), dscp }).await?;
+        frames::send(&mut send, &Message::Class { stream: self.stream.raw(), dscp })
+            .await
+            .map_err(|error| error.to_string())?;
         send.finish().map_err(|error| error.to_string())?;
         match timeout(frames::PROMPT, recv.read_chunk_async()).await {
             Ok(Ok(None)) => Ok(()),

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forward::message::{Failure, Message, Reason, SynClass};
+use forwarding::carry::{Answer, Broken, RESET, carry};
+use forwarding::frames::{self, FrameError};
 use litz::tcp::{CloseReason, Closed, Connect, Opening, TcpStack, TcpStream};
 use litz::{RecvStream, SendStream};
 use tokio::time::timeout;
@@ -15,8 +17,6 @@ use super::in_place::in_place;
 use super::local::StackConnection;
 use super::side::{STREAM_TIME, Side};
 use super::told::ToldClass;
-use crate::cli::forward::carry::{Answer, Broken, RESET, carry};
-use crate::cli::forward::frames;
 use crate::tunnel::peers::Peer;
 
 /// How long the far end may take to connect: longer than its stack tries, about two minutes.
@@ -62,7 +62,7 @@ async fn open(opening: &Opening, peer: &Peer) -> Result<((SendStream, RecvStream
     let told = peer.told_classes.expect(send.id());
     let class = SynClass { dscp: opening.dscp(), asks_for_ecn: opening.asks_for_ecn() };
     let request = Message::OpenFrom { source: opening.source(), target: opening.destination(), class };
-    frames::send(&mut send, &request).await.map_err(|error| other(&error))?;
+    frames::send(&mut send, &request).await.map_err(|error| other(&error.to_string()))?;
     let mut answer = frames::receive(&mut recv, CONNECT_TIME).await;
     let mut answer_dscp = 0;
     if let Ok(Message::Class { stream, dscp }) = answer
@@ -75,7 +75,7 @@ async fn open(opening: &Opening, peer: &Peer) -> Result<((SendStream, RecvStream
         Ok(Message::Connected { .. }) => Ok(((send, recv), told, answer_dscp)),
         Ok(Message::Failed(failure)) => Err(failure),
         Ok(_) => Err(other("the peer answered with another message")),
-        Err(error) => Err(other(&error)),
+        Err(error) => Err(other(&error.to_string())),
     }
 }
 
@@ -84,6 +84,7 @@ async fn answer(side: &Arc<Side>, peer: &Arc<Peer>, (mut send, mut recv): (SendS
     let request = match frames::receive(&mut recv, frames::PROMPT).await {
         Ok(request) => request,
         Err(error) => {
+            let error = error.to_string();
             tracing::info!(error, "a stream without a request");
             return fail(&mut send, &mut recv, Failure::new(Reason::Unknown, &error)).await;
         }
@@ -118,7 +119,7 @@ async fn answer(side: &Arc<Side>, peer: &Arc<Peer>, (mut send, mut recv): (SendS
 
 /// Answers a request that it is met: first, the DSCP of the target's answer, unless it is 0. Returns the DSCP that
 /// the peer knows then.
-async fn tell_connected(side: &Side, peer: &Peer, stream: &TcpStream, send: &mut SendStream) -> Result<u8, String> {
+async fn tell_connected(side: &Side, peer: &Peer, stream: &TcpStream, send: &mut SendStream) -> Result<u8, FrameError> {
     let mut known = 0;
     if peer.takes_answer_class {
         known = side.stack.dscp_of_peer(stream.peer_addr(), stream.local_addr()).unwrap_or(0);

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::cli::forward::carry::Carried;
+use forwarding::carry::Carried;
 
 /// Connections that a status lists, at most.
 const LISTED_MAX: usize = 64;

@@ -5,13 +5,13 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use forwarding::carry::{Local, ReadBuffer, StreamClass};
 use litz::StridedBytes;
 use litz::tcp::{CloseReason, Closed, TcpStream, WriteError};
 use tunnel::meter::Turn;
 
 use super::class::FlowClass;
 use super::pace::Pace;
-use crate::cli::forward::carry::{Local, ReadBuffer, StreamClass};
 use crate::tunnel::meters::Meters;
 
 /// A connection of our TCP. Dropping it before [`close`](Local::close) resets it.

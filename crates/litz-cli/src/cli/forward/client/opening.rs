@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use forward::message::Message;
 use forward::spec::Listen;
+use forwarding::frames::{self, FrameError};
 use serde_json::json;
 use transfer::{Proof, Refusal, Role, proof_context};
 
@@ -12,7 +13,6 @@ use super::Client;
 use super::connecting::PEER;
 use crate::cli::connect::Connected;
 use crate::cli::connection_log::log_connected;
-use crate::cli::forward::frames;
 use crate::cli::forward::session::{Session, Streams};
 use crate::cli::lost::Lost;
 
@@ -42,8 +42,8 @@ impl Client<'_> {
             .map_err(|error| Err(error.to_string()))?;
         let proof = (!self.access.by_key).then(|| *context.prove(&self.access.ticket.secret, Role::Sender).as_bytes());
         let hello = Message::Hello { run: *self.run_id.as_bytes(), proof };
-        frames::send(&mut control.0, &hello).await.map_err(Err)?;
-        match frames::receive(&mut control.1, frames::PROMPT).await.map_err(Err)? {
+        frames::send(&mut control.0, &hello).await.map_err(text)?;
+        match frames::receive(&mut control.1, frames::PROMPT).await.map_err(text)? {
             Message::Accepted { proof } => {
                 let proof = proof.map(Proof::from_bytes);
                 let is_proven = |proof: &Proof| context.verify(&self.access.ticket.secret, Role::Receiver, proof);
@@ -65,8 +65,8 @@ impl Client<'_> {
         for (id, forward) in self.forwards.remote.iter().enumerate() {
             let id = u32::try_from(id).unwrap_or(u32::MAX);
             let request = Message::Listen { id, listen: forward.listen.clone() };
-            frames::send(&mut control.0, &request).await.map_err(Err)?;
-            match frames::receive(&mut control.1, frames::PROMPT).await.map_err(Err)? {
+            frames::send(&mut control.0, &request).await.map_err(text)?;
+            match frames::receive(&mut control.1, frames::PROMPT).await.map_err(text)? {
                 Message::Listening { id: answered, listen } if answered == id => {
                     let event = json!({
                         "event": "forwarding", "kind": "remote", "listen": listen.to_string(),
@@ -114,4 +114,9 @@ impl Client<'_> {
         };
         Lost::last(message)
     }
+}
+
+/// The message of a connection that may have ended.
+fn text(error: FrameError) -> Result<Lost, String> {
+    Err(error.to_string())
 }

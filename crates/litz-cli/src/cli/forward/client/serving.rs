@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use forward::address::Target;
 use forward::message::Message;
+use forwarding::frames;
 use serde_json::json;
 use tokio::runtime::Runtime;
 use tokio::time::{MissedTickBehavior, interval};
@@ -17,7 +18,7 @@ use crate::cli::exit;
 use crate::cli::forward::program::Program;
 use crate::cli::forward::session::{AllowedRequests, Session, Streams};
 use crate::cli::forward::sessions::Current;
-use crate::cli::forward::{frames, stdio};
+use crate::cli::forward::stdio;
 use crate::cli::lost::Lost;
 use crate::cli::path_report::path_problems;
 use crate::cli::warning::Warning;

@@ -4,10 +4,10 @@ use std::io;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
+use forwarding::carry::{Local, ReadBuffer};
 use litz::StridedBytes;
 
 use super::ring_end::RingEnd;
-use crate::cli::forward::carry::{Local, ReadBuffer};
 use crate::cli::forward::socket::Socket;
 
 pub(super) enum ProgramEnd {

@@ -18,14 +18,14 @@ use forward::address::Protocol;
 use forward::daemon::{Reply, SocketFrom};
 use forward::message::{Failure, Message, Reason};
 use forward::spec::Listen;
+use forwarding::carry::{Carried, RESET};
+use forwarding::frames;
 use serde_json::json;
 use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::time::timeout;
 
 use super::attached::{Answered, AttachedProgram, cancelled_by_program, ended, other};
 use super::program_end::ProgramEnd;
-use crate::cli::forward::carry::{Carried, RESET};
-use crate::cli::forward::frames;
 use crate::cli::forward::own::Own;
 use crate::cli::forward::report::{Label, Report};
 use crate::cli::forward::session::{OtherRequests, Session, Streams};

@@ -25,7 +25,7 @@ use tokio::net::UnixStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::coop::consume_budget;
 
-use crate::cli::forward::carry::{Local, ReadBuffer};
+use forwarding::carry::{Local, ReadBuffer};
 
 /// Bytes of a ring: as many as a read of a busy connection takes. With longer ones, both sides would sleep
 /// less often, and a connection would take more memory.

@@ -12,12 +12,12 @@ use forward::address::{HostName, Target};
 use forward::daemon::{FROM_DAEMON, MESSAGE_LEN_MAX, ProgramName, Reply, Request, SocketFrom};
 use forward::message::{Failure, Reason};
 use forward::spec::Listen;
+use forwarding::carry::{Broken, Carried};
+use forwarding::frames::PROMPT;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::packets::Packets;
-use crate::cli::forward::carry::{Broken, Carried};
-use crate::cli::forward::frames::PROMPT;
 use crate::cli::forward::session::CONNECTIONS_MAX;
 use crate::cli::forward::socket::Socket;
 

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use forward::address::Address;
 use forward::socks::{MESSAGE_LEN_MAX, Reply, Request, put_reply};
+use forwarding::carry::{Carried, Local, carry_between};
 use litz::tcp::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::network::Network;
 use super::udp;
-use crate::cli::forward::carry::{Carried, Local, carry_between};
 use crate::cli::forward::handshakes::{Handshake, Handshakes};
 use crate::cli::forward::report::{Label, Report};
 use crate::cli::forward::socket::Socket;

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use forward::address::{Address, Host};
 use forward::flows::Flows;
 use forward::socks::{Reply, parse_udp, put_udp_header};
+use forwarding::carry::Carried;
 use litz::tcp::UdpPort;
 use net::MonotonicClock;
 use tokio::net::UdpSocket;
@@ -17,7 +18,6 @@ use tokio::task::JoinSet;
 use units::Duration;
 
 use super::tcp::Front;
-use crate::cli::forward::carry::Carried;
 use crate::cli::forward::socket::Socket;
 use crate::cli::forward::socks::{associate, refuse};
 use crate::cli::forward::udp::{PacketBuffer, packet_buffer};

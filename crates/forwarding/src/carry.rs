@@ -16,14 +16,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use forward::message::Failure;
-use litz::{RecvStream, SendStream, StridedBytes};
+use quic_endpoint::{ReadError, RecvStream, SendStream, StridedBytes, WriteError};
 use tokio::task::yield_now;
 
-use super::frames;
+use crate::frames;
 
 /// The code of a stream that ends because its socket was reset, or a connection of this host failed.
 /// The other side resets its socket.
-pub(crate) const RESET: u64 = 1;
+pub const RESET: u64 = 1;
 
 /// Bytes of the first read of a connection. Most requests are smaller.
 const READ_LEN_MIN: usize = 8 << 10;
@@ -35,20 +35,29 @@ const READ_LEN_MAX: usize = 256 << 10;
 const ROUNDS_MAX: usize = 32;
 
 /// A connection of this host with a program: what is carried.
-pub(crate) trait Local {
-    /// The next bytes, at least one; none at the end. They may be read into `buffer`. Nothing is lost if the
+pub trait Local {
+    /// Reads the next bytes, at least one; `None` at the end. They may be read into `buffer`. Nothing is lost if the
     /// future is dropped.
-    async fn read(&self, buffer: &mut ReadBuffer) -> io::Result<Option<Bytes>>;
+    ///
+    /// # Errors
+    /// If the connection has failed.
+    fn read(&self, buffer: &mut ReadBuffer) -> impl Future<Output = io::Result<Option<Bytes>>> + Send;
 
     /// Writes some of `bytes`, at least one, and removes them.
-    async fn write(&self, bytes: &mut StridedBytes) -> io::Result<()>;
+    ///
+    /// # Errors
+    /// If the connection has failed.
+    fn write(&self, bytes: &mut StridedBytes) -> impl Future<Output = io::Result<()>> + Send;
 
     /// Sends the end of the data.
+    ///
+    /// # Errors
+    /// If the connection has failed, or its peer has closed it.
     fn finish(&self) -> io::Result<()>;
 
     /// Waits until the connection fails, such as by a reset, which neither a reader nor a writer that waits
     /// for something else would notice.
-    async fn failed(&self) -> io::Error;
+    fn failed(&self) -> impl Future<Output = io::Error> + Send;
 
     /// The class in which the stream sends what was read last, so many bytes, and what follows.
     fn class_of(&self, _len: usize) -> StreamClass {
@@ -62,7 +71,7 @@ pub(crate) trait Local {
 
 /// The class of a stream (`docs/design/classes-of-service.md`).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) enum StreamClass {
+pub enum StreamClass {
     /// Streams take turns.
     #[default]
     Usual,
@@ -80,47 +89,43 @@ impl StreamClass {
 }
 
 /// Why a connection did not end in order.
-#[derive(Debug)]
-pub(crate) enum Broken {
+#[derive(Debug, thiserror::Error)]
+pub enum Broken {
     /// The connection with the program failed.
+    #[error("{0}")]
     Local(io::Error),
-    /// The other side reset the stream, or the connection ended.
+    /// The other side reset the stream, or the connection ended: the reason in words.
+    #[error("{0}")]
     Stream(String),
     /// The other side did not connect to the target.
+    #[error("{0}")]
     Refused(Failure),
 }
 
 /// Whether the answer to the request of a stream has come.
 #[derive(Clone, Copy)]
-pub(crate) enum Answer<'a> {
+pub enum Answer<'a> {
     /// It has, or this end gave it.
     Given,
     /// It comes before the data. The function is called if it says that the target is connected.
     Awaited(&'a (dyn Fn() + Sync)),
 }
 
-impl std::fmt::Display for Broken {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Local(error) => error.fmt(f),
-            Self::Stream(error) => f.write_str(error),
-            Self::Refused(failure) => failure.fmt(f),
-        }
-    }
-}
-
 /// What was carried.
 #[derive(Debug, Default)]
-pub(crate) struct Carried {
+pub struct Carried {
     /// Bytes from the socket to the stream.
-    pub(crate) sent: AtomicU64,
+    pub sent: AtomicU64,
     /// Bytes from the stream to the socket.
-    pub(crate) received: AtomicU64,
+    pub received: AtomicU64,
 }
 
 /// Carries data both ways until both have ended. If one breaks, both are reset, and so is the local
 /// connection.
-pub(crate) async fn carry<L: Local>(
+///
+/// # Errors
+/// Why one direction broke.
+pub async fn carry<L: Local>(
     local: L,
     (mut send, mut recv): (SendStream, RecvStream),
     carried: &Carried,
@@ -158,7 +163,10 @@ pub(crate) async fn carry<L: Local>(
 
 /// Carries data between two local connections until both directions have ended. If one breaks, both are
 /// reset. `sent` is what goes from `one` to `other`.
-pub(crate) async fn carry_between(one: impl Local, other: impl Local, carried: &Carried) -> Result<(), Broken> {
+///
+/// # Errors
+/// [`Broken::Local`].
+pub async fn carry_between(one: impl Local, other: impl Local, carried: &Carried) -> Result<(), Broken> {
     let both = async { tokio::try_join!(copy(&one, &other, &carried.sent), copy(&other, &one, &carried.received)) };
     both.await.map_err(Broken::Local)?;
     one.close();
@@ -255,23 +263,23 @@ async fn inward(local: &impl Local, stream: &mut RecvStream, carried: &Carried) 
 
 const CONNECTION_RESET: &str = "reset by the other side";
 
-fn stream_broke(error: litz::WriteError) -> Broken {
+fn stream_broke(error: WriteError) -> Broken {
     Broken::Stream(match error {
-        litz::WriteError::Stopped(_) => CONNECTION_RESET.to_owned(),
+        WriteError::Stopped(_) => CONNECTION_RESET.to_owned(),
         error => error.to_string(),
     })
 }
 
-fn stream_broke_reading(error: litz::ReadError) -> Broken {
+fn stream_broke_reading(error: ReadError) -> Broken {
     Broken::Stream(match error {
-        litz::ReadError::Reset(_) => CONNECTION_RESET.to_owned(),
+        ReadError::Reset(_) => CONNECTION_RESET.to_owned(),
         error => error.to_string(),
     })
 }
 
 /// Memory that a socket of the kernel is read into. Reads share a piece of memory until it is used up, and the piece
 /// grows with what a read finds.
-pub(crate) struct ReadBuffer {
+pub struct ReadBuffer {
     memory: BytesMut,
     len: usize,
 }
@@ -282,7 +290,7 @@ impl ReadBuffer {
     }
 
     /// Space for the next read: at least a quarter of the piece.
-    pub(super) fn space(&mut self) -> &mut BytesMut {
+    pub fn space(&mut self) -> &mut BytesMut {
         if self.memory.capacity() < self.len / 4 {
             self.memory = BytesMut::with_capacity(self.len);
         }
@@ -290,7 +298,7 @@ impl ReadBuffer {
     }
 
     /// What was read.
-    pub(super) fn take(&mut self) -> Bytes {
+    pub fn take(&mut self) -> Bytes {
         if self.memory.len() == self.memory.capacity() {
             self.len = (self.len * 4).min(READ_LEN_MAX);
         }

@@ -3,27 +3,28 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
 
-use litz::paths::follow::LinkDown;
 use quic::Addresses;
+
+use crate::paths::follow::LinkDown;
 
 /// Local end of a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LocalEnd {
+pub struct LocalEnd {
     /// `None` if the routing table chooses the device.
-    pub(crate) device: Option<String>,
+    pub device: Option<String>,
     /// The unspecified address if the system chooses one.
-    pub(crate) ip: IpAddr,
+    pub ip: IpAddr,
     /// Why nothing can be sent there now.
-    pub(crate) down: Option<LinkDown>,
+    pub down: Option<LinkDown>,
 }
 
 /// The local ends of all sockets of an endpoint. The thread that follows the links changes them.
 #[derive(Debug, Default)]
-pub(crate) struct LocalEnds(Mutex<Vec<Option<LocalEnd>>>);
+pub struct LocalEnds(Mutex<Vec<Option<LocalEnd>>>);
 
 impl LocalEnds {
     /// The socket with the index `place` is bound to this now.
-    pub(crate) fn bind(&self, place: usize, device: Option<String>, ip: IpAddr) {
+    pub fn bind(&self, place: usize, device: Option<String>, ip: IpAddr) {
         let mut ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if ends.len() <= place {
             ends.resize(place + 1, None);
@@ -32,7 +33,7 @@ impl LocalEnds {
     }
 
     /// Nothing can be sent on the socket, for this reason; `None` if it works again.
-    pub(crate) fn set_down(&self, place: usize, down: Option<LinkDown>) {
+    pub fn set_down(&self, place: usize, down: Option<LinkDown>) {
         let mut ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(Some(end)) = ends.get_mut(place) {
             end.down = down;
@@ -40,12 +41,12 @@ impl LocalEnds {
     }
 
     /// The ends of all sockets, by their index.
-    pub(crate) fn all(&self) -> Vec<Option<LocalEnd>> {
+    pub fn all(&self) -> Vec<Option<LocalEnd>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The local end of a path between these addresses.
-    pub(crate) fn of(&self, addresses: &Addresses) -> LocalEnd {
+    pub fn of(&self, addresses: &Addresses) -> LocalEnd {
         let any = if addresses.remote.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = ends.get(usize::from(addresses.socket)).cloned().flatten();
@@ -59,7 +60,7 @@ impl LocalEnds {
 }
 
 /// A path in words, of which the device and the local address may not be known.
-pub(crate) fn path_text(device: Option<&str>, address: Option<&str>, remote: &str) -> String {
+pub fn path_text(device: Option<&str>, address: Option<&str>, remote: &str) -> String {
     match (device, address) {
         (Some(device), Some(address)) => format!("over {device} ({address}) to {remote}"),
         (Some(device), None) => format!("over {device} to {remote}"),
@@ -70,12 +71,12 @@ pub(crate) fn path_text(device: Option<&str>, address: Option<&str>, remote: &st
 
 impl LocalEnd {
     /// The address, if it is known.
-    pub(crate) fn address(&self) -> Option<String> {
+    pub fn address(&self) -> Option<String> {
         Some(self.ip).filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_string())
     }
 
     /// The path to `remote` in words: its device and its ends.
-    pub(crate) fn path_text(&self, remote: &str) -> String {
+    pub fn path_text(&self, remote: &str) -> String {
         path_text(self.device.as_deref(), self.address().as_deref(), remote)
     }
 }
