@@ -8,7 +8,7 @@
 //!
 //! Each direction reads only when the other side of it has taken what was read before, so a reader
 //! that stops stops the writer at the far end. What is held between them is bounded by the stream's
-//! buffers and [`READ_LEN_MAX`].
+//! buffers and `READ_LEN_MAX`.
 
 use std::future::pending;
 use std::io;

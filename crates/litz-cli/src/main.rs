@@ -14,7 +14,6 @@ mod cli;
 mod profile;
 mod provenance;
 mod speedup;
-mod tunnel;
 
 use std::process::ExitCode;
 

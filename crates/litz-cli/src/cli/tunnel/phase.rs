@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use litz::identity::Fingerprint;
 use serde_json::{Value, json};
+use tunnel_end::device::DeviceCounters;
+use tunnel_end::peers::Peer;
 
 use super::status::{device_json, peer_json};
 use super::upkeep_report::UpkeepReport;
-use crate::tunnel::device::DeviceCounters;
-use crate::tunnel::peers::Peer;
 
 /// What the client of a device does now. Clones are the same.
 #[derive(Clone)]

@@ -16,6 +16,14 @@ use transfer::{CancelToken, Proof, Secret, Ticket, peer_key, proof_context};
 use tunnel::control::{Accepted, CLOSED_TAKEN_OVER, Refusal, VERSION};
 use tunnel::policy::MTU_MIN;
 use tunnel::{Message, PROTOCOL, Prefix, Selector, UrgentKinds};
+use tunnel_end::destination::Flows;
+use tunnel_end::device::DeviceCounters;
+use tunnel_end::device_events::DeviceEvents;
+use tunnel_end::end::TunnelEnd;
+use tunnel_end::exit::Exit;
+use tunnel_end::meters::Meters;
+use tunnel_end::peers::{Identity, Peer, Peers};
+use tunnel_end::terminate::terminator::Termination;
 use units::{Duration, Instant, Rate};
 
 use super::addresses::InterfaceAddress;
@@ -45,14 +53,6 @@ use crate::cli::serving::visits::{Closing, Visits};
 use crate::cli::transport_options::TransportOptions;
 use crate::cli::warning::Warning;
 use crate::cli::{exit, heading, out, signals, tls};
-use crate::tunnel::destination::Flows;
-use crate::tunnel::device::DeviceCounters;
-use crate::tunnel::device_events::DeviceEvents;
-use crate::tunnel::end::TunnelEnd;
-use crate::tunnel::exit::Exit;
-use crate::tunnel::meters::Meters;
-use crate::tunnel::peers::{Identity, Peer, Peers};
-use crate::tunnel::terminate::terminator::Termination;
 
 /// Name of this host in messages to clients.
 const HOST: &str = "server";
@@ -248,7 +248,8 @@ impl<'a> Server<'a> {
         network.keep_device(&own, options.mtu);
         let flows = Flows { urgent: options.redundant, pins: options.pin };
         let termination = Termination { selectors: &options.terminate, busy_poll: options.transport.busy_poll };
-        let end = TunnelEnd::start(tun, options.mtu, &state.key, termination, flows, events)?;
+        let end = TunnelEnd::start(tun, options.mtu, &state.key, termination, flows, events)
+            .map_err(|error| error.to_string())?;
         let refused = Arc::<AtomicU64>::default();
         shown.get_or_init(|| Shown::of(&end, &refused));
         for behind in &offer.behind {
@@ -422,7 +423,7 @@ impl<'a> Server<'a> {
         if self.cancel.is_cancelled() {
             return Some(Ok(exit::INTERRUPTED));
         }
-        if self.end.entry.has_ended() {
+        if self.end.has_ended() {
             return Some(Err(format!("the device {} is gone", self.end.tun.name())));
         }
         None
@@ -492,7 +493,7 @@ impl<'a> Server<'a> {
                 before.connection.close(0, "another client has an address or a network of this one now");
             }
         }
-        self.end.terminator.serve(&peer);
+        self.end.serve(&peer);
         let closed = Exit::new(&peer, self.end.writer()).run();
         self.end.peers.remove(number);
         self.note(

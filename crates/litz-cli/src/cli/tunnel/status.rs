@@ -10,6 +10,10 @@ use clap::Args;
 use litz::PathStats;
 use serde_json::{Value, json};
 use tunnel::intake::IntakeTotals;
+use tunnel_end::device::DeviceCounters;
+use tunnel_end::peers::Peer;
+use tunnel_end::rates::{Both, SPAN_MIN};
+use tunnel_end::terminate::flows::Flow;
 use units::Rate;
 
 use super::changes::changed_devices;
@@ -18,10 +22,6 @@ use super::host_network::{has_left, left_in_words, undo_device};
 use super::settings::DEVICE_DEFAULT;
 use super::status_text;
 use crate::cli::{exit, out, path_report};
-use crate::tunnel::device::DeviceCounters;
-use crate::tunnel::peers::Peer;
-use crate::tunnel::rates::{Both, SPAN_MIN};
-use crate::tunnel::terminate::flows::Flow;
 
 /// How often `down` looks whether the command has ended, and how many times.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);

@@ -17,6 +17,10 @@ use transfer::{CancelToken, Proof, Role, Ticket, proof_context};
 use tunnel::control::{Accepted, CLOSED_TAKEN_OVER, Forwarding, VERSION};
 use tunnel::policy::Terms;
 use tunnel::{Message, PROTOCOL};
+use tunnel_end::device_events::DeviceEvents;
+use tunnel_end::exit::Exit;
+use tunnel_end::meters::Meters;
+use tunnel_end::peers::{Identity, Peer};
 use units::Rate;
 
 use self::device::{Device, Kept};
@@ -44,10 +48,6 @@ use crate::cli::path_report::path_problems;
 use crate::cli::recording::Recording;
 use crate::cli::warning::Warning;
 use crate::cli::{exit, out, signals, tls};
-use crate::tunnel::device_events::DeviceEvents;
-use crate::tunnel::exit::Exit;
-use crate::tunnel::meters::Meters;
-use crate::tunnel::peers::{Identity, Peer};
 
 /// Pause between attempts to connect again.
 const RETRY_INTERVAL: StdDuration = StdDuration::from_millis(500);
@@ -283,7 +283,7 @@ impl<'a> Client<'a> {
         let ends = connected.ends();
         let peer = Arc::new(Peer::new(connection.clone(), ends, server, networks, device.terms.mtu, meters, version));
         let (id, _) = device.end.peers.add(Arc::clone(&peer));
-        device.end.terminator.serve(&peer);
+        device.end.serve(&peer);
         self.phase.up(Arc::clone(&peer), Arc::clone(&device.end.counters));
         let terms = &device.terms;
         let shown: Vec<String> = terms.addresses.iter().map(|(address, bits)| format!("{address}/{bits}")).collect();
@@ -333,7 +333,7 @@ impl<'a> Client<'a> {
                     connection.close(0, "the client ends");
                     break;
                 }
-                if device.end.entry.has_ended() {
+                if device.end.has_ended() {
                     connection.close(0, "the client's device is gone");
                     break;
                 }

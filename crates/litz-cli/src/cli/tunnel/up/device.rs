@@ -6,6 +6,9 @@ use std::sync::{Arc, PoisonError};
 use net::tun::Tun;
 use tunnel::Prefix;
 use tunnel::policy::Terms;
+use tunnel_end::destination::Flows;
+use tunnel_end::end::TunnelEnd;
+use tunnel_end::terminate::terminator::Termination;
 
 use super::Client;
 use super::follow::Follower;
@@ -16,9 +19,6 @@ use crate::cli::tunnel::host_network::HostNetwork;
 use crate::cli::tunnel::ipv6::LeftOut;
 use crate::cli::tunnel::terms::{device_addresses, device_routes};
 use crate::cli::tunnel::userspace::{Ports, Userspace};
-use crate::tunnel::destination::Flows;
-use crate::tunnel::end::TunnelEnd;
-use crate::tunnel::terminate::terminator::Termination;
 
 /// What a client keeps from one connection to the next. The device ends first.
 #[derive(Default)]
@@ -53,7 +53,7 @@ pub(super) struct Device {
 impl Device {
     /// Whether the assignment of a server that was started again needs another device, or this one is gone.
     pub(super) fn differs(&self, terms: &Terms, options: &UpOptions) -> bool {
-        if self.end.entry.has_ended() {
+        if self.end.has_ended() {
             return true;
         }
         let is_other = if self.front.is_some() {
@@ -118,7 +118,8 @@ impl Client<'_> {
         let UpOptions { terminate, redundant: urgent, pin: pins, .. } = self.options;
         let flows = Flows { urgent: *urgent, pins: *pins };
         let termination = Termination { selectors: terminate, busy_poll: self.options.transport.busy_poll };
-        let end = TunnelEnd::start(tun, terms.mtu, &self.state.key, termination, flows, Arc::clone(&self.events))?;
+        let end = TunnelEnd::start(tun, terms.mtu, &self.state.key, termination, flows, Arc::clone(&self.events))
+            .map_err(|error| error.to_string())?;
         kept.device = Some(Device { end, front, refused, terms: terms.clone() });
         Ok(())
     }

@@ -6,6 +6,7 @@ use std::sync::mpsc;
 use tunnel::Prefix;
 use tunnel::control::Accepted;
 use tunnel::policy::{Item, LeftOut, Terms};
+use tunnel_end::peers::{Peer, PeerId};
 
 use super::device::{Device, Kept};
 use super::{Client, LOOK_INTERVAL};
@@ -14,7 +15,6 @@ use crate::cli::lost::Lost;
 use crate::cli::tunnel::host_network::HostNetwork;
 use crate::cli::tunnel::terms::{NetworkWatch, device_routes, left_out_json};
 use crate::cli::warning::Warning;
-use crate::tunnel::peers::{Peer, PeerId};
 
 /// Follows the networks of this host, by what the server has assigned last.
 pub(super) struct Follower {

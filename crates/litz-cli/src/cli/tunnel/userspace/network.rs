@@ -9,11 +9,11 @@ use litz::tcp::{IpDevice, KeepAlive, TcpConfig, TcpStack, TcpStackConfig, TcpStr
 use net::tun::Tun;
 use tokio::time::timeout;
 use tunnel::policy::Terms;
+use tunnel_end::terminate::ends::reason;
 use units::Duration;
 
 use super::names;
 use crate::cli::forward::dial::{DIAL_TIME, first_connected, resolve, to_try};
-use crate::tunnel::terminate::ends::reason;
 
 /// A peer that vanishes is noticed after five minutes.
 const KEEP_ALIVE: KeepAlive =

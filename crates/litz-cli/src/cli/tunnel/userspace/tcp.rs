@@ -10,6 +10,7 @@ use forward::socks::{MESSAGE_LEN_MAX, Reply, Request, put_reply};
 use forwarding::carry::{Carried, Local, carry_between};
 use litz::tcp::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tunnel_end::terminate::local::StackConnection;
 
 use super::network::Network;
 use super::udp;
@@ -17,7 +18,6 @@ use crate::cli::forward::handshakes::{Handshake, Handshakes};
 use crate::cli::forward::report::{Label, Report};
 use crate::cli::forward::socket::Socket;
 use crate::cli::forward::socks::{negotiate, refuse};
-use crate::tunnel::terminate::local::StackConnection;
 
 /// What all connections share.
 #[derive(Clone)]

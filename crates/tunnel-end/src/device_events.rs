@@ -4,12 +4,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use litz::EventHandler;
 use net::tun::Tun;
+use quic_endpoint::EventHandler;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 /// Reads a device in a thread that others need, too.
-pub(super) trait DeviceReader: Send + Sync {
+pub(crate) trait DeviceReader: Send + Sync {
     /// Whether there may be something to do for the driver's thread without an event.
     fn is_due(&self) -> bool;
 
@@ -19,7 +19,7 @@ pub(super) trait DeviceReader: Send + Sync {
 
 /// Announces packets of a device to the driver's thread of each endpoint that has it as its handler. Devices come and
 /// go, so this is an `epoll` instance that the driver's thread polls.
-pub(crate) struct DeviceEvents {
+pub struct DeviceEvents {
     epoll: OwnedFd,
     attached: Mutex<Option<Attached>>,
 }
@@ -35,7 +35,7 @@ impl DeviceEvents {
     ///
     /// # Errors
     /// If the process has too many open files.
-    pub(crate) fn new() -> io::Result<Arc<Self>> {
+    pub fn new() -> io::Result<Arc<Self>> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         Ok(Arc::new(Self { epoll, attached: Mutex::new(None) }))
     }
@@ -49,13 +49,13 @@ impl DeviceEvents {
     }
 
     /// Takes a device, whose packets are announced to `reader` once that is [armed](Self::arm). There is one at a time.
-    pub(super) fn attach(&self, tun: Tun, reader: Weak<dyn DeviceReader>) {
+    pub(crate) fn attach(&self, tun: Tun, reader: Weak<dyn DeviceReader>) {
         self.detach();
         *self.lock() = Some(Attached { tun, reader, is_armed: false });
     }
 
     /// Lets go of the device.
-    pub(super) fn detach(&self) {
+    pub(crate) fn detach(&self) {
         if let Err(error) = self.disarm() {
             tracing::warn!(%error, "the events of the TUN device cannot be ended");
         }
@@ -67,7 +67,7 @@ impl DeviceEvents {
     ///
     /// # Errors
     /// The system's.
-    pub(super) fn arm(&self) -> io::Result<()> {
+    pub(crate) fn arm(&self) -> io::Result<()> {
         self.disarm()?;
         if let Some(Attached { tun, is_armed, .. }) = &mut *self.lock() {
             epoll::add(&self.epoll, tun, EventData::new_u64(0), EventFlags::IN)?;
@@ -80,7 +80,7 @@ impl DeviceEvents {
     ///
     /// # Errors
     /// The system's.
-    pub(super) fn disarm(&self) -> io::Result<()> {
+    pub(crate) fn disarm(&self) -> io::Result<()> {
         if let Some(Attached { tun, is_armed, .. }) = &mut *self.lock()
             && std::mem::replace(is_armed, false)
         {

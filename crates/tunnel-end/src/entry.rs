@@ -103,7 +103,7 @@ impl Entry {
             readers.push(reader);
         }
         let reads = Arc::clone(&shared);
-        #[expect(clippy::disallowed_methods, reason = "the command is above the engine: one thread for the device")]
+        #[expect(clippy::disallowed_methods, reason = "this is above the engine: one thread for the device")]
         let thread = std::thread::spawn(move || {
             if let Err(error) = reads.run(&tun) {
                 tracing::error!(%error, "the TUN device cannot be read any more");

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use litz::StreamId;
-use litz::tcp::TcpStream;
+use quic_endpoint::StreamId;
+use tcp_stack::TcpStream;
 
 /// What a peer tells of connections: the DSCP of packets that leave here, by the stream of the connection.
 #[derive(Debug, Default)]
@@ -22,13 +22,13 @@ struct Told {
 impl ToldClasses {
     /// Takes what the peer tells of a connection with this stream, until the result is dropped. Called before the
     /// peer knows that the stream is one.
-    pub(super) fn expect(self: &Arc<Self>, stream: StreamId) -> ToldClass {
+    pub(crate) fn expect(self: &Arc<Self>, stream: StreamId) -> ToldClass {
         lock(&self.by_stream).insert(stream.raw(), Told::default());
         ToldClass { all: Arc::clone(self), stream: stream.raw() }
     }
 
     /// The peer tells of this stream. False if it is none of a connection.
-    pub(super) fn on_told(&self, stream: u64, dscp: u8) -> bool {
+    pub(crate) fn on_told(&self, stream: u64, dscp: u8) -> bool {
         let mut by_stream = lock(&self.by_stream);
         let Some(told) = by_stream.get_mut(&stream) else { return false };
         told.dscp = Some(dscp);
@@ -40,7 +40,7 @@ impl ToldClasses {
 }
 
 /// What the peer tells of one connection.
-pub(super) struct ToldClass {
+pub(crate) struct ToldClass {
     all: Arc<ToldClasses>,
     stream: u64,
 }
@@ -48,13 +48,13 @@ pub(super) struct ToldClass {
 impl ToldClass {
     /// The peer tells it in the answer to a request. What it has told since then is later, and counts. Returns
     /// the DSCP of what leaves here.
-    pub(super) fn begin_with(&self, dscp: u8) -> u8 {
+    pub(crate) fn begin_with(&self, dscp: u8) -> u8 {
         let mut by_stream = lock(&self.all.by_stream);
         by_stream.get_mut(&self.stream).map_or(dscp, |told| *told.dscp.get_or_insert(dscp))
     }
 
     /// Applies it to this connection from now on.
-    pub(super) fn apply_to(&self, stream: &Arc<TcpStream>) {
+    pub(crate) fn apply_to(&self, stream: &Arc<TcpStream>) {
         if let Some(told) = lock(&self.all.by_stream).get_mut(&self.stream) {
             told.stream = Arc::downgrade(stream);
             if let Some(dscp) = told.dscp {

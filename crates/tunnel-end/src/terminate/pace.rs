@@ -11,7 +11,7 @@ use units::{Duration, Instant};
 
 /// Lets data pass at the rate that the connection shares with all else of its peer. Data that wait were read, so what is
 /// not read yet waits in the window of the sender.
-pub(super) struct Pace<T = MonotonicClock> {
+pub(crate) struct Pace<T = MonotonicClock> {
     clock: T,
     turn: Mutex<Turn>,
     /// Data that were read and may not pass yet.
@@ -19,7 +19,7 @@ pub(super) struct Pace<T = MonotonicClock> {
 }
 
 /// The time of a pace, which tests set.
-pub(super) trait Time {
+pub(crate) trait Time {
     fn now(&self) -> Instant;
 
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send;
@@ -36,12 +36,12 @@ impl Time for MonotonicClock {
 }
 
 impl<T: Time> Pace<T> {
-    pub(super) fn new(clock: T, turn: Turn) -> Self {
+    pub(crate) fn new(clock: T, turn: Turn) -> Self {
         Self { clock, turn: Mutex::new(turn), held: Mutex::default() }
     }
 
     /// The next data of `read` that may pass. Nothing is lost if the future is dropped.
-    pub(super) async fn next<E>(
+    pub(crate) async fn next<E>(
         &self,
         read: impl Future<Output = Result<Option<Bytes>, E>>,
     ) -> Result<Option<Bytes>, E> {
@@ -71,7 +71,7 @@ impl<T: Time> Pace<T> {
     }
 
     /// Waits until data may pass, and counts `bytes`.
-    pub(super) async fn pass(&self, bytes: usize) {
+    pub(crate) async fn pass(&self, bytes: usize) {
         self.wait().await;
         self.turn().spend(bytes);
     }

@@ -15,14 +15,14 @@ const USUAL_TIME: Duration = Duration::from_secs(1);
 
 /// Chooses the class of one stream.
 #[derive(Default)]
-pub(super) struct Choice {
+pub(crate) struct Choice {
     /// Urgent data are not urgent until then, because there were too many.
     usual_until: Mutex<Instant>,
 }
 
 impl Choice {
     /// The class when `len` bytes come with this DSCP, which is urgent or not.
-    pub(super) fn next(&self, streams: &UrgentStreams, (dscp, is_urgent): (u8, bool), len: usize) -> StreamClass {
+    pub(crate) fn next(&self, streams: &UrgentStreams, (dscp, is_urgent): (u8, bool), len: usize) -> StreamClass {
         self.next_at(streams.clock.now(), &mut lock(&streams.share), (dscp, is_urgent), len)
     }
 

@@ -7,21 +7,23 @@ use net::MonotonicClock;
 use units::{Duration, Instant, Rate};
 
 /// Rates are over at least this time: in less, a path with few packets has had none or a burst.
-pub(crate) const SPAN_MIN: Duration = Duration::from_millis(500);
+pub const SPAN_MIN: Duration = Duration::from_millis(500);
 
 /// And over at most this time: more says little about now.
 const SPAN_MAX: Duration = Duration::from_secs(3);
 
 /// Bytes of a path so far, or rates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Both<T> {
-    pub(crate) sent: T,
-    pub(crate) received: T,
+pub struct Both<T> {
+    /// Towards the peer.
+    pub sent: T,
+    /// From the peer.
+    pub received: T,
 }
 
 /// The rates of a peer. It keeps two samples.
 #[derive(Debug)]
-pub(crate) struct Rates {
+pub struct Rates {
     clock: MonotonicClock,
     samples: Mutex<Samples>,
 }
@@ -35,7 +37,7 @@ impl Default for Rates {
 impl Rates {
     /// The rates of paths, by their numbers, since a sample of an earlier call; none if that is less than
     /// [`SPAN_MIN`] ago, or so long that it says little. A path that is new begins with 0 bytes.
-    pub(crate) fn read(&self, bytes: BTreeMap<u32, Both<u64>>) -> Option<BTreeMap<u32, Both<Rate>>> {
+    pub fn read(&self, bytes: BTreeMap<u32, Both<u64>>) -> Option<BTreeMap<u32, Both<Rate>>> {
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         samples.read(self.clock.now(), bytes)
     }

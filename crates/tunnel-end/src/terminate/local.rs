@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use forwarding::carry::{Local, ReadBuffer, StreamClass};
-use litz::StridedBytes;
-use litz::tcp::{CloseReason, Closed, TcpStream, WriteError};
+use quic_endpoint::StridedBytes;
+use tcp_stack::{CloseReason, Closed, TcpStream, WriteError};
 use tunnel::meter::Turn;
 
 use super::class::FlowClass;
 use super::pace::Pace;
-use crate::tunnel::meters::Meters;
+use crate::meters::Meters;
 
 /// A connection of our TCP. Dropping it before [`close`](Local::close) resets it.
-pub(crate) struct StackConnection {
+pub struct StackConnection {
     stream: Arc<TcpStream>,
     /// If a stream carries it.
     class: Option<Arc<FlowClass>>,
@@ -26,12 +26,13 @@ pub(crate) struct StackConnection {
 }
 
 impl StackConnection {
-    pub(crate) fn new(stream: TcpStream) -> Self {
+    /// A connection at no rate, whose data go elsewhere than into a stream.
+    pub fn new(stream: TcpStream) -> Self {
         Self { stream: Arc::new(stream), class: None, read_pace: None, write_pace: None, is_over: false }
     }
 
     /// A connection that a stream of this class carries, at the rates of the peer.
-    pub(super) fn with_class(stream: Arc<TcpStream>, class: FlowClass, meters: &Meters) -> Self {
+    pub(crate) fn with_class(stream: Arc<TcpStream>, class: FlowClass, meters: &Meters) -> Self {
         let (outward, inward) = meters.turns();
         let pace = |turn: Turn| Pace::new(meters.clock, turn);
         let (read_pace, write_pace) = (outward.map(pace), inward.map(pace));

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Context, Poll, Wake, Waker};
 
-use litz::{Closed, PathState, ReceivedDatagram};
 use net::MonotonicClock;
+use quic_endpoint::{Closed, PathState, ReceivedDatagram};
 use tunnel::inner::Inner;
 use tunnel::meter::Meter;
 use tunnel::mtu::exceeds;
@@ -23,7 +23,7 @@ const PATHS_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Takes packets out of the connection of one peer. A thread [runs](Self::run) it. The thread of the connection's
 /// driver, when it wakes it, writes few packets by itself.
-pub(crate) struct Exit {
+pub struct Exit {
     peer: Arc<Peer>,
     clock: MonotonicClock,
     state: Mutex<State>,
@@ -49,7 +49,7 @@ struct State {
 
 impl Exit {
     /// Of a peer. Packets above the rate of what may come from it are dropped.
-    pub(crate) fn new(peer: &Arc<Peer>, writer: Writer) -> Arc<Self> {
+    pub fn new(peer: &Arc<Peer>, writer: Writer) -> Arc<Self> {
         let clock = peer.meters.clock;
         let state = State {
             unpacker: Unpacker::with_udp_runs(writer.takes_udp_super_packets()),
@@ -65,7 +65,7 @@ impl Exit {
     }
 
     /// Writes packets until the connection ends; returns why.
-    pub(crate) fn run(self: &Arc<Self>) -> Closed {
+    pub fn run(self: &Arc<Self>) -> Closed {
         let waker = Waker::from(Arc::clone(self));
         loop {
             let mut state = self.lock();

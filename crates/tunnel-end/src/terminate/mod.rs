@@ -1,4 +1,4 @@
-//! Terminated TCP connections: each ends in the TCP of this command, and travels as a stream.
+//! Terminated TCP connections: each ends in the TCP of this process, and travels as a stream.
 //!
 //! ```text
 //!  program ── kernel ── TUN ── our TCP ══ stream ══ our TCP ── TUN ── kernel ── program, or a network
@@ -14,21 +14,21 @@
 //! | [`terminator`] | the stack of this end: which packets are its own, and what begins a connection |
 //! | [`ends`] | both ends of a connection: who asks, and who answers |
 //! | [`local`] | a connection of the stack, as it is carried |
-//! | [`class`] | differentiated services (RFC 2474): what the peer is told of a connection |
-//! | [`choice`] | the class of the stream, by the DSCP |
-//! | [`told`] | what the peer tells |
-//! | [`side`] | what this side has |
-//! | [`in_place`] | a future that the drivers' threads run |
-//! | [`pace`] | the rate of one direction of a connection |
+//! | `class` | differentiated services (RFC 2474): what the peer is told of a connection |
+//! | `choice` | the class of the stream, by the DSCP |
+//! | `told` | what the peer tells |
+//! | `side` | what this side has |
+//! | `in_place` | a future that the drivers' threads run |
+//! | `pace` | the rate of one direction of a connection |
 //! | [`flows`] | the connections of a peer, counted |
 
 pub(crate) mod choice;
-pub(crate) mod class;
-pub(crate) mod ends;
-pub(crate) mod flows;
+mod class;
+pub mod ends;
+pub mod flows;
 mod in_place;
-pub(crate) mod local;
+pub mod local;
 mod pace;
-pub(crate) mod side;
-pub(crate) mod terminator;
+mod side;
+pub mod terminator;
 pub(crate) mod told;

@@ -12,7 +12,7 @@ const LISTED_MAX: usize = 64;
 
 /// The terminated connections of a peer.
 #[derive(Debug, Default)]
-pub(crate) struct Flows {
+pub struct Flows {
     open: Mutex<BTreeMap<u64, Flow>>,
     /// Connections that began, and attempts that failed.
     begun: AtomicU64,
@@ -24,36 +24,39 @@ pub(crate) struct Flows {
 
 /// A connection that is carried.
 #[derive(Clone, Debug)]
-pub(crate) struct Flow {
-    pub(crate) source: SocketAddr,
-    pub(crate) target: SocketAddr,
+pub struct Flow {
+    /// The address of the program that has opened it.
+    pub source: SocketAddr,
+    /// The address that the program has connected to.
+    pub target: SocketAddr,
     carried: Arc<Carried>,
 }
 
 /// What a peer's connections have carried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Totals {
+pub struct Totals {
     /// Connections now.
-    pub(crate) open: usize,
+    pub open: usize,
     /// Connections that began.
-    pub(crate) begun: u64,
+    pub begun: u64,
     /// Attempts that failed.
-    pub(crate) failed: u64,
-    /// Bytes into the tunnel and out of it.
-    pub(crate) bytes_in: u64,
-    pub(crate) bytes_out: u64,
+    pub failed: u64,
+    /// Bytes into the tunnel.
+    pub bytes_in: u64,
+    /// Bytes out of it.
+    pub bytes_out: u64,
 }
 
 impl Flow {
     /// Bytes into the tunnel and out of it.
-    pub(crate) fn bytes(&self) -> (u64, u64) {
+    pub fn bytes(&self) -> (u64, u64) {
         (self.carried.sent.load(Ordering::Relaxed), self.carried.received.load(Ordering::Relaxed))
     }
 }
 
 impl Flows {
     /// Counts a connection until the result is dropped.
-    pub(super) fn begin(self: &Arc<Self>, source: SocketAddr, target: SocketAddr) -> FlowGuard {
+    pub(crate) fn begin(self: &Arc<Self>, source: SocketAddr, target: SocketAddr) -> FlowGuard {
         let number = self.begun.fetch_add(1, Ordering::Relaxed);
         let carried = Arc::<Carried>::default();
         self.lock().insert(number, Flow { source, target, carried: Arc::clone(&carried) });
@@ -61,12 +64,12 @@ impl Flows {
     }
 
     /// Counts an attempt that has failed.
-    pub(super) fn on_failed(&self) {
+    pub(crate) fn on_failed(&self) {
         self.failed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The sums.
-    pub(crate) fn totals(&self) -> Totals {
+    /// The sums over all connections, also those that have ended.
+    pub fn totals(&self) -> Totals {
         let open = self.lock();
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let ended = Totals {
@@ -83,8 +86,8 @@ impl Flows {
         })
     }
 
-    /// The oldest connections.
-    pub(crate) fn oldest(&self) -> Vec<Flow> {
+    /// The oldest connections that are open, at most 64.
+    pub fn oldest(&self) -> Vec<Flow> {
         self.lock().values().take(LISTED_MAX).cloned().collect()
     }
 
@@ -94,10 +97,10 @@ impl Flows {
 }
 
 /// A connection of the peer, while it exists.
-pub(super) struct FlowGuard {
+pub(crate) struct FlowGuard {
     flows: Arc<Flows>,
     number: u64,
-    pub(super) carried: Arc<Carried>,
+    pub(crate) carried: Arc<Carried>,
 }
 
 impl Drop for FlowGuard {

@@ -1,11 +1,14 @@
-//! [`Terminator`]: our TCP on the TUN device, for the connections that end in it.
+//! `Terminator`: our TCP on the TUN device, for the connections that end in it.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use litz::tcp::{IpDevice, KeepAlive, Nagle, PacketPort, TcpConfig, TcpStack, TcpStackConfig, TransparentBounds};
 use net::tun::Tun;
+use tcp_stack::{
+    IpDevice, KeepAlive, Nagle, PacketPort, StartError, TcpConfig, TcpStack, TcpStackConfig, TransparentBounds,
+};
 use tokio::runtime::{Builder, Runtime};
 use tunnel::inner::Transport;
 use tunnel::{Packet, Selector, UrgentKinds};
@@ -13,8 +16,8 @@ use units::Duration;
 
 use super::ends;
 use super::side::Side;
-use crate::tunnel::device_events::DeviceEvents;
-use crate::tunnel::peers::{Peer, Peers};
+use crate::device_events::DeviceEvents;
+use crate::peers::{Peer, Peers};
 
 /// SYNs that wait for the far end, and what the stack bounds. A SYN beyond these goes through the tunnel as
 /// a packet, as do all others of its connection.
@@ -39,11 +42,23 @@ const FIN: u8 = 0x01;
 
 /// Which connections are terminated, and how the stack's thread waits.
 #[derive(Clone, Copy)]
-pub(crate) struct Termination<'a> {
+pub struct Termination<'a> {
     /// A connection is terminated if one of them selects it.
-    pub(crate) selectors: &'a [Selector],
+    pub selectors: &'a [Selector],
     /// How long the thread polls before it sleeps.
-    pub(crate) busy_poll: Duration,
+    pub busy_poll: Duration,
+}
+
+/// Why there is no TCP on a device.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TerminatorError {
+    /// The stack has not started.
+    #[error("{0}")]
+    Stack(StartError),
+    /// The system refuses the threads that carry data.
+    #[error("cannot start the threads of terminated connections: {0}")]
+    Runtime(io::Error),
 }
 
 /// Our TCP on a TUN device. It ends, with all its connections, when this is dropped.
@@ -61,7 +76,7 @@ impl Terminator {
     /// stack's thread is the one that handles `events`.
     ///
     /// # Errors
-    /// A message for the user: the system refuses a thread.
+    /// If the system refuses a thread.
     pub(crate) fn start(
         tun: &Tun,
         mtu: u16,
@@ -69,7 +84,7 @@ impl Terminator {
         termination: Termination<'_>,
         urgent: UrgentKinds,
         events: Arc<DeviceEvents>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, TerminatorError> {
         let port = PacketPort::new(tun.clone());
         let tcp = TcpConfig {
             mtu: mtu.into(),
@@ -83,10 +98,9 @@ impl Terminator {
             .with_tcp(tcp)
             .with_busy_poll(termination.busy_poll.into())
             .with_event_handler(events);
-        let stack = TcpStack::start(config).map_err(|error| error.to_string())?;
+        let stack = TcpStack::start(config).map_err(TerminatorError::Stack)?;
         let runtime = Builder::new_multi_thread().worker_threads(WORKERS).enable_time().build();
-        let runtime =
-            runtime.map_err(|error| format!("cannot start the threads of terminated connections: {error}"))?;
+        let runtime = runtime.map_err(TerminatorError::Runtime)?;
         let side = Arc::new(Side { stack, urgent });
         runtime.spawn(ask_all(Arc::clone(&side), Arc::clone(peers)));
         Ok(Self { side, port, selectors: termination.selectors.to_vec(), runtime: Some(runtime) })

@@ -15,11 +15,11 @@ const SLICES_MAX: usize = 2 + PARTS_MAX;
 
 /// Counters of a device.
 #[derive(Debug, Default)]
-pub(crate) struct DeviceCounters {
+pub struct DeviceCounters {
     /// Packets that the kernel refused.
-    pub(crate) refused: AtomicU64,
+    pub refused: AtomicU64,
     /// What becomes of packets that are read.
-    pub(crate) intake: Intake,
+    pub intake: Intake,
 }
 
 /// A packet that was read.
@@ -62,7 +62,7 @@ pub(crate) fn parse_read(bytes: &mut [u8]) -> Option<ReadPacket> {
 }
 
 /// Writes packets that leave the tunnel to the device.
-pub(crate) struct Writer {
+pub struct Writer {
     tun: Tun,
     counters: Arc<DeviceCounters>,
 }

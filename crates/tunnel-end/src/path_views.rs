@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use litz::{PathState, PathStats};
 use net::MonotonicClock;
+use quic_endpoint::{PathState, PathStats};
 use tunnel::PathView;
 use tunnel::path_choice::PathUse;
 use units::{Duration, Instant};
@@ -17,7 +17,7 @@ const SLOW_STARTS: [&str; 3] = ["startup", "slow_start", "conservative_slow_star
 
 /// The paths that work, and what they are used for.
 #[derive(Debug)]
-pub(crate) struct PathViews {
+pub struct PathViews {
     clock: MonotonicClock,
     views: Mutex<Vec<PathView>>,
     /// Changes each time they are set.
@@ -56,7 +56,7 @@ impl PathViews {
     }
 
     /// What the paths are used for, if flows keep to one each.
-    pub(crate) fn uses(&self) -> Vec<PathUse> {
+    pub fn uses(&self) -> Vec<PathUse> {
         let (since, uses) = &*self.uses.lock().unwrap_or_else(PoisonError::into_inner);
         let is_old = self.clock.now().saturating_since(*since) > USES_MAX_AGE;
         if is_old { Vec::new() } else { uses.clone() }

@@ -12,20 +12,20 @@ use std::time::Duration;
 
 use forward::message::Message;
 use forwarding::carry::StreamClass;
-use forwarding::frames;
-use litz::StreamId;
-use litz::tcp::TcpStream;
+use forwarding::frames::{self, FrameError};
+use quic_endpoint::{OpenError, ReadError, StreamId, WriteError};
+use tcp_stack::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use super::choice::Choice;
 use super::side::{STREAM_TIME, Side};
-use crate::tunnel::peers::Peer;
+use crate::peers::Peer;
 
 /// How often the peer is told of another DSCP, at most: a stream carries each message.
 const TELL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The class of a connection's stream, and what the peer is told of it.
-pub(super) struct FlowClass {
+pub(crate) struct FlowClass {
     side: Arc<Side>,
     peer: Arc<Peer>,
     /// The address of the program, and the one that it is connected to.
@@ -39,9 +39,28 @@ pub(super) struct FlowClass {
     is_telling: AtomicBool,
 }
 
+/// Why the peer does not know another DSCP.
+#[derive(Debug, thiserror::Error)]
+enum NotUpdated {
+    #[error("the peer has too many connections")]
+    NoStream,
+    #[error("{0}")]
+    Open(OpenError),
+    #[error("{0}")]
+    Message(FrameError),
+    #[error("{0}")]
+    Finish(WriteError),
+    #[error("{0}")]
+    Read(ReadError),
+    #[error("the peer has refused")]
+    Refused,
+    #[error("the peer did not answer in time")]
+    TimedOut,
+}
+
 impl FlowClass {
     /// Of a connection whose data a stream carries. The peer takes `told` for the DSCP.
-    pub(super) fn new(side: &Arc<Side>, peer: &Arc<Peer>, connection: &TcpStream, stream: StreamId, told: u8) -> Self {
+    pub(crate) fn new(side: &Arc<Side>, peer: &Arc<Peer>, connection: &TcpStream, stream: StreamId, told: u8) -> Self {
         Self {
             side: Arc::clone(side),
             peer: Arc::clone(peer),
@@ -56,7 +75,7 @@ impl FlowClass {
     }
 
     /// The class of the stream, now that the program has sent so many bytes. Lets the peer know of another DSCP.
-    pub(super) fn of_data(self: &Arc<Self>, len: usize) -> StreamClass {
+    pub(crate) fn of_data(self: &Arc<Self>, len: usize) -> StreamClass {
         let (source, target) = (self.source, self.target);
         // A connection that has ended has none; the last one counts for the rest of its data.
         let dscp = self.side.stack.dscp_of_peer(source, target).unwrap_or_else(|| self.dscp.load(Ordering::SeqCst));
@@ -83,7 +102,7 @@ impl FlowClass {
             }
             if let Err(error) = self.send(dscp).await {
                 // The connection has ended there, or the peer does not know the message. It is not asked again.
-                tracing::info!(error, stream = %self.stream, "the peer does not take another DSCP");
+                tracing::info!(%error, stream = %self.stream, "the peer does not take another DSCP");
                 return;
             }
             self.told.store(dscp, Ordering::SeqCst);
@@ -92,19 +111,19 @@ impl FlowClass {
     }
 
     /// Sends a message, and waits until the peer has applied it: then the next one cannot overtake it.
-    async fn send(&self, dscp: u8) -> Result<(), String> {
+    async fn send(&self, dscp: u8) -> Result<(), NotUpdated> {
         let opened = timeout(STREAM_TIME, self.peer.connection.open_bi_async()).await;
-        let opened = opened.map_err(|_| "the peer has too many connections".to_owned())?;
-        let (mut send, mut recv) = opened.map_err(|error| error.to_string())?;
+        let opened = opened.map_err(|_| NotUpdated::NoStream)?;
+        let (mut send, mut recv) = opened.map_err(NotUpdated::Open)?;
         frames::send(&mut send, &Message::Class { stream: self.stream.raw(), dscp })
             .await
-            .map_err(|error| error.to_string())?;
-        send.finish().map_err(|error| error.to_string())?;
+            .map_err(NotUpdated::Message)?;
+        send.finish().map_err(NotUpdated::Finish)?;
         match timeout(frames::PROMPT, recv.read_chunk_async()).await {
             Ok(Ok(None)) => Ok(()),
-            Ok(Ok(Some(_))) => Err("the peer has refused".to_owned()),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err("the peer did not answer in time".to_owned()),
+            Ok(Ok(Some(_))) => Err(NotUpdated::Refused),
+            Ok(Err(error)) => Err(NotUpdated::Read(error)),
+            Err(_) => Err(NotUpdated::TimedOut),
         }
     }
 }

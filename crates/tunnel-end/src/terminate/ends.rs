@@ -7,8 +7,8 @@ use std::time::Duration;
 use forward::message::{Failure, Message, Reason, SynClass};
 use forwarding::carry::{Answer, Broken, RESET, carry};
 use forwarding::frames::{self, FrameError};
-use litz::tcp::{CloseReason, Closed, Connect, Opening, TcpStack, TcpStream};
-use litz::{RecvStream, SendStream};
+use quic_endpoint::{RecvStream, SendStream};
+use tcp_stack::{CloseReason, Closed, Connect, Opening, TcpStack, TcpStream};
 use tokio::time::timeout;
 
 use super::class::FlowClass;
@@ -17,13 +17,13 @@ use super::in_place::in_place;
 use super::local::StackConnection;
 use super::side::{STREAM_TIME, Side};
 use super::told::ToldClass;
-use crate::tunnel::peers::Peer;
+use crate::peers::Peer;
 
 /// How long the far end may take to connect: longer than its stack tries, about two minutes.
 const CONNECT_TIME: Duration = Duration::from_secs(240);
 
 /// Carries a connection that a program of this side opens, once the peer is connected to its target.
-pub(super) async fn ask(side: &Arc<Side>, opening: Opening, peer: &Arc<Peer>) {
+pub(crate) async fn ask(side: &Arc<Side>, opening: Opening, peer: &Arc<Peer>) {
     let (source, target, dscp) = (opening.source(), opening.destination(), opening.dscp());
     let answered = match open(&opening, peer).await {
         Ok(streams) => Ok(streams),
@@ -160,12 +160,12 @@ async fn connect(stack: &TcpStack, peer: &Peer, request: &Message) -> Result<(Tc
 /// Whether a connection begins and ends at one host. It does not leave that host, whose kernel would take its packets
 /// for forged ones (RFC 1122, section 3.2.1.3, (a)). With equal ports, our TCP would connect to itself (RFC 9293, section
 /// 3.5).
-pub(super) fn is_within_a_host(source: SocketAddr, target: SocketAddr) -> bool {
+pub(crate) fn is_within_a_host(source: SocketAddr, target: SocketAddr) -> bool {
     source.ip() == target.ip()
 }
 
 /// The reason that the peer of a connection is told.
-pub(crate) const fn reason(closed: &Closed) -> Reason {
+pub const fn reason(closed: &Closed) -> Reason {
     match closed {
         Closed::Tcp(CloseReason::Refused | CloseReason::Reset) => Reason::Refused,
         Closed::Tcp(CloseReason::TimedOut) => Reason::TimedOut,
@@ -203,7 +203,7 @@ async fn run(local: StackConnection, streams: (SendStream, RecvStream), guard: F
 }
 
 /// Answers the streams of a peer until its connection ends.
-pub(super) async fn answer_all(side: Arc<Side>, peer: Arc<Peer>) {
+pub(crate) async fn answer_all(side: Arc<Side>, peer: Arc<Peer>) {
     while let Ok(streams) = peer.connection.accept_bi_async().await {
         let (side, peer) = (Arc::clone(&side), Arc::clone(&peer));
         tokio::spawn(async move { answer(&side, &peer, streams).await });

@@ -1,11 +1,11 @@
-//! [`Destination`]: a peer, and the packets that wait for it.
+//! `Destination`: a peer, and the packets that wait for it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Poll, Waker};
 
-use litz::{DatagramError, DatagramPaths, PathId};
+use quic_endpoint::{DatagramError, DatagramPaths, PathId};
 use tunnel::item::{ITEM_HEADER_BYTES, filling};
 use tunnel::urgent::{COPIES, Urgency};
 use tunnel::{Outbox, Outboxes, Packet, UrgentKinds};
@@ -22,24 +22,24 @@ const SPARSE_OF_PATH_MAX: usize = 32;
 
 /// What is to be done with the packets of certain flows.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Flows {
+pub struct Flows {
     /// Those that leave at once, on two paths.
-    pub(crate) urgent: UrgentKinds,
+    pub urgent: UrgentKinds,
     /// Whether each flow keeps to one path, if the peer knows such flows.
-    pub(crate) pins: bool,
+    pub pins: bool,
 }
 
 /// Datagrams of filling that are offered to a path at a time.
 const FILLING_BATCH: usize = 16;
 
 /// A peer, and what waits for it.
-pub(super) struct Destination {
-    pub(super) peer: Arc<Peer>,
-    pub(super) outboxes: Outboxes,
+pub(crate) struct Destination {
+    pub(crate) peer: Arc<Peer>,
+    pub(crate) outboxes: Outboxes,
     urgency: Urgency,
     /// Bytes of a datagram of the connection, as of the round that was last asked in. It becomes less when a path
     /// fails.
-    pub(super) len_max: usize,
+    pub(crate) len_max: usize,
     asked_in: u64,
     /// When to look at the paths again, if flows are always pinned.
     paths_at: Instant,
@@ -48,7 +48,7 @@ pub(super) struct Destination {
 }
 
 impl Destination {
-    pub(super) fn new(peer: Arc<Peer>, Flows { urgent, pins }: Flows) -> Self {
+    pub(crate) fn new(peer: Arc<Peer>, Flows { urgent, pins }: Flows) -> Self {
         let len_max = peer.connection.datagram_len_max().unwrap_or(0);
         let meter = peer.meters.outward.clone();
         let outboxes = match (peer.knows_pins, pins) {
@@ -61,7 +61,7 @@ impl Destination {
     }
 
     /// Before packets are packed, since those that are too large are lost. Once a round.
-    pub(super) fn ask_len_max(&mut self, round: u64) {
+    pub(crate) fn ask_len_max(&mut self, round: u64) {
         if self.asked_in != round {
             self.asked_in = round;
             self.len_max = self.peer.connection.datagram_len_max().unwrap_or(self.len_max);
@@ -69,7 +69,7 @@ impl Destination {
     }
 
     /// Sends a packet at once, on two paths, if it is urgent. Whether it is on its way.
-    pub(super) fn send_urgent(&mut self, now: impl Fn() -> Instant, flow: u16, packet: &Packet<'_>) -> bool {
+    pub(crate) fn send_urgent(&mut self, now: impl Fn() -> Instant, flow: u16, packet: &Packet<'_>) -> bool {
         if !self.outboxes.may_pass()
             || !self.urgency.takes(&now, packet, self.len_max.saturating_sub(ITEM_HEADER_BYTES))
         {
@@ -87,7 +87,7 @@ impl Destination {
     }
 
     /// Gives the connection as much as it takes.
-    pub(super) fn serve(&mut self, now: Instant, round: u64, waker: &Waker) {
+    pub(crate) fn serve(&mut self, now: Instant, round: u64, waker: &Waker) {
         if self.outboxes.waiting_bytes() > 0 {
             self.ask_len_max(round);
         }

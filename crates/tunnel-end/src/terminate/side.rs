@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use litz::tcp::TcpStack;
+use tcp_stack::TcpStack;
 use tunnel::UrgentKinds;
 
 /// How long an attempt waits for a stream, of which the peer bounds the number.
-pub(super) const STREAM_TIME: Duration = Duration::from_secs(10);
+pub(crate) const STREAM_TIME: Duration = Duration::from_secs(10);
 
 /// This side of terminated connections.
-pub(super) struct Side {
-    pub(super) stack: TcpStack,
+pub(crate) struct Side {
+    pub(crate) stack: TcpStack,
     /// Kinds of data that pass others.
-    pub(super) urgent: UrgentKinds,
+    pub(crate) urgent: UrgentKinds,
 }

@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-use litz::identity::Fingerprint;
-use litz::{Connection, PathStats};
 use net::MonotonicClock;
+use quic_endpoint::identity::Fingerprint;
 use quic_endpoint::local_ends::LocalEnds;
+use quic_endpoint::{Connection, PathStats};
 use tunnel::control::{VERSION_ANSWER_CLASS, VERSION_FILLING, VERSION_PINS, VERSION_TERMINATES};
 use tunnel::inner::Inner;
 use tunnel::{Prefix, PrefixMap};
@@ -25,22 +25,26 @@ use super::terminate::told::ToldClasses;
 use super::wake::WakeEvent;
 
 /// The number of a peer, which is never used again.
-pub(crate) type PeerId = u64;
+pub type PeerId = u64;
 
 /// The key of a peer, and the word by which the user knows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Identity {
-    pub(crate) key: Fingerprint,
-    pub(crate) label: Option<String>,
+pub struct Identity {
+    /// The fingerprint of the key.
+    pub key: Fingerprint,
+    /// The word, if the user has one.
+    pub label: Option<String>,
 }
 
 /// A peer.
 #[derive(Debug)]
-pub(crate) struct Peer {
-    pub(crate) connection: Connection,
+pub struct Peer {
+    /// The connection to it.
+    pub connection: Connection,
     /// The local ends of its paths.
-    pub(crate) ends: Arc<LocalEnds>,
-    pub(crate) identity: Identity,
+    pub ends: Arc<LocalEnds>,
+    /// Who it is.
+    pub identity: Identity,
     /// The networks that are behind it: packets to these go to it, and it may send from these only.
     networks: RwLock<Vec<Prefix>>,
     /// It takes streams of terminated connections.
@@ -52,63 +56,74 @@ pub(crate) struct Peer {
     /// It passes over filling.
     pub(crate) takes_filling: bool,
     /// Its terminated connections.
-    pub(crate) flows: Arc<Flows>,
+    pub flows: Arc<Flows>,
     /// The classes of these: what the peer tells, and the share of urgent data.
     pub(crate) told_classes: Arc<ToldClasses>,
     pub(crate) urgent_streams: UrgentStreams,
     /// The largest packet that both ends take, in bytes.
-    pub(crate) mtu: u16,
+    pub mtu: u16,
     /// The most that goes to it, and comes from it.
     pub(crate) meters: Meters,
-    pub(crate) counters: PeerCounters,
-    pub(crate) rates: Rates,
-    pub(crate) paths: PathViews,
+    /// Counts its packets.
+    pub counters: PeerCounters,
+    /// The rates of its paths.
+    pub rates: Rates,
+    /// What its paths are used for.
+    pub paths: PathViews,
     contact: Contact,
 }
 
 /// Counters of a peer.
 #[derive(Debug, Default)]
-pub(crate) struct PeerCounters {
-    /// Packets and super-packets into the tunnel, and their bytes.
-    pub(crate) packets_in: AtomicU64,
-    pub(crate) bytes_in: AtomicU64,
+pub struct PeerCounters {
+    /// Packets and super-packets into the tunnel.
+    pub packets_in: AtomicU64,
+    /// Bytes of these.
+    pub bytes_in: AtomicU64,
     /// Of these, dropped by the queue.
-    pub(crate) dropped: AtomicU64,
+    pub dropped: AtomicU64,
     /// Of these, marked by the queue.
-    pub(crate) marked: AtomicU64,
+    pub marked: AtomicU64,
     /// Of these, urgent: sent before all others, on two paths.
-    pub(crate) urgent: AtomicU64,
+    pub urgent: AtomicU64,
     /// Of these, too large for the other end: their sender was told.
-    pub(crate) too_large: AtomicU64,
+    pub too_large: AtomicU64,
     /// Bytes that wait in the queue now, and in what the connection takes next.
-    pub(crate) queued_bytes: AtomicU64,
+    pub queued_bytes: AtomicU64,
     /// Flows with packets in the queue now.
-    pub(crate) queued_flows: AtomicU64,
-    /// Packets and super-packets out of the tunnel, and their bytes.
-    pub(crate) packets_out: AtomicU64,
-    pub(crate) bytes_out: AtomicU64,
+    pub queued_flows: AtomicU64,
+    /// Packets and super-packets out of the tunnel.
+    pub packets_out: AtomicU64,
+    /// Bytes of these.
+    pub bytes_out: AtomicU64,
     /// Packets from addresses that the peer does not have.
-    pub(crate) spoofed: AtomicU64,
+    pub spoofed: AtomicU64,
     /// Packets that the peer has sent although they are larger than both ends have agreed on.
-    pub(crate) too_large_out: AtomicU64,
+    pub too_large_out: AtomicU64,
     /// Packets above the peer's rate.
-    pub(crate) over_rate: AtomicU64,
+    pub over_rate: AtomicU64,
     /// Datagrams that are malformed.
-    pub(crate) malformed: AtomicU64,
+    pub malformed: AtomicU64,
     /// Packets of which a piece is missing.
-    pub(crate) incomplete: AtomicU64,
-    /// What the order of flows has counted: waited, lost, expired, late, dropped.
-    pub(crate) held: AtomicU64,
-    pub(crate) lost: AtomicU64,
-    pub(crate) expired: AtomicU64,
-    pub(crate) late: AtomicU64,
-    pub(crate) duplicates: AtomicU64,
+    pub incomplete: AtomicU64,
+    /// Items that had to wait for earlier ones of their flow.
+    pub held: AtomicU64,
+    /// Items that were given up, because every path had passed them.
+    pub lost: AtomicU64,
+    /// Items that were given up, because the wait was over or too much was held.
+    pub expired: AtomicU64,
+    /// Items that arrived after they were given up, and were delivered.
+    pub late: AtomicU64,
+    /// Items that arrived again or far too late, and were dropped.
+    pub duplicates: AtomicU64,
     /// How long a missing packet is waited for, in microseconds.
-    pub(crate) wait_us: AtomicU64,
+    pub wait_us: AtomicU64,
 }
 
 impl Peer {
-    pub(crate) fn new(
+    /// A peer with these `networks` behind it, whose connection has the local ends `ends`. `mtu` is the largest packet that
+    /// both ends take, in bytes, and `version` that of the tunnel's protocol at the peer.
+    pub fn new(
         connection: Connection,
         ends: Arc<LocalEnds>,
         identity: Identity,
@@ -143,13 +158,13 @@ impl Peer {
     }
 
     /// How long the connection exists, and how long ago something came on it, which has these `paths`.
-    pub(crate) fn contact(&self, paths: &[PathStats]) -> (Duration, Duration) {
+    pub fn contact(&self, paths: &[PathStats]) -> (Duration, Duration) {
         let silence = self.contact.note(paths.iter().map(|path| path.bytes_received).sum());
         (self.contact.age(), silence)
     }
 
     /// Looks whether something has come since the last look.
-    pub(crate) fn look(&self) {
+    pub fn look(&self) {
         self.contact(&self.connection.stats().paths);
     }
 
@@ -164,7 +179,7 @@ impl Peer {
     }
 
     /// The networks that are behind it.
-    pub(crate) fn networks(&self) -> Vec<Prefix> {
+    pub fn networks(&self) -> Vec<Prefix> {
         self.read_networks().clone()
     }
 
@@ -175,7 +190,7 @@ impl Peer {
 
 /// All peers. Shared by the threads of the tunnel.
 #[derive(Debug)]
-pub(crate) struct Peers {
+pub struct Peers {
     table: Mutex<Table>,
     /// Changes with the table.
     version: AtomicU64,
@@ -185,9 +200,11 @@ pub(crate) struct Peers {
 
 /// The peers, and the peer of each network.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Table {
-    pub(crate) routes: PrefixMap<PeerId>,
-    pub(crate) peers: BTreeMap<PeerId, Arc<Peer>>,
+pub struct Table {
+    /// The peer of each network.
+    pub routes: PrefixMap<PeerId>,
+    /// The peers by their numbers.
+    pub peers: BTreeMap<PeerId, Arc<Peer>>,
     next: PeerId,
 }
 
@@ -198,13 +215,13 @@ impl Peers {
     }
 
     /// The clock of the tunnel.
-    pub(crate) const fn clock(&self) -> MonotonicClock {
+    pub const fn clock(&self) -> MonotonicClock {
         self.clock
     }
 
     /// Adds a peer, which takes its networks from peers that have them. Returns its number, and these peers: they
     /// must end, because they could still send from the networks.
-    pub(crate) fn add(&self, peer: Arc<Peer>) -> (PeerId, Vec<Arc<Peer>>) {
+    pub fn add(&self, peer: Arc<Peer>) -> (PeerId, Vec<Arc<Peer>>) {
         let added = {
             let mut table = self.lock();
             let id = table.next;
@@ -222,7 +239,7 @@ impl Peers {
     }
 
     /// Gives a peer other networks, which no other peer has.
-    pub(crate) fn set_networks(&self, id: PeerId, peer: &Peer, networks: Vec<Prefix>) {
+    pub fn set_networks(&self, id: PeerId, peer: &Peer, networks: Vec<Prefix>) {
         {
             let mut table = self.lock();
             table.routes.retain(|_, owner| *owner != id);
@@ -235,7 +252,7 @@ impl Peers {
     }
 
     /// Removes a peer, and its networks unless another one has them now.
-    pub(crate) fn remove(&self, id: PeerId) {
+    pub fn remove(&self, id: PeerId) {
         {
             let mut table = self.lock();
             table.peers.remove(&id);
@@ -255,7 +272,8 @@ impl Peers {
         self.version.load(Ordering::Acquire)
     }
 
-    pub(crate) fn table(&self) -> Table {
+    /// The peers that there are now.
+    pub fn table(&self) -> Table {
         self.lock().clone()
     }
 

@@ -25,7 +25,7 @@ const WOKEN: u8 = 2;
 /// Runs a future in the threads that wake it, but for threads of a runtime: these run it as a task. None of them holds
 /// a lock that the future needs. It is dropped with the result of this function, as a future that is awaited is. None
 /// if it has panicked.
-pub(super) async fn in_place<F>(future: F) -> Option<F::Output>
+pub(crate) async fn in_place<F>(future: F) -> Option<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
