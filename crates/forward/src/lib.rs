@@ -1,7 +1,7 @@
 //! Forwarding of connections over one connection of Litz: the protocol, SOCKS5, and the decisions.
 //!
-//! Nothing here opens a socket or reads a clock: bytes and times are arguments. The command `litz
-//! forward` does the input and output. The format is specified in `docs/spec/forward.md`.
+//! Nothing here opens a socket or reads a clock: bytes and times are arguments. The crate
+//! `forwarding` does the input and output. The format is specified in `docs/spec/forward.md`.
 //!
 //! | module | contents |
 //! |---|---|

@@ -20,6 +20,10 @@ use std::time::Duration;
 
 use forward::address::{Address, Host, Protocol, Target};
 use forward::spec::{Dynamic, Forward, Listen};
+use forwarding::handshakes::Handshakes;
+use forwarding::listener::places;
+use forwarding::session::transport;
+use forwarding::sessions::{Current, Sessions};
 use litz::{Closed, TransportConfig};
 use net::MonotonicClock;
 use serde_json::{Value, json};
@@ -29,14 +33,10 @@ use transfer::{CancelToken, RunId};
 
 use self::access::Access;
 use super::daemon::server::DaemonSocket;
-use super::handshakes::Handshakes;
-use super::listener::places;
 use super::options::{ClientOptions, Forwards, ServerOptions};
 use super::own::Own;
 use super::program::Program;
 use super::report::Report;
-use super::session::transport;
-use super::sessions::{Current, Sessions};
 use super::setup::runtime;
 use crate::cli::connect::BUSY_SERVER;
 use crate::cli::host::{self, HostState};

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use forward::address::{HostName, Target};
 use forward::message::Failure;
 use forwarding::carry::{Answer, Broken, Carried, carry};
+use forwarding::session::Streams;
+use forwarding::socket::Socket;
 use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
 
 use super::daemon::user::{Daemon, Wanted};
 use super::own::Own;
-use super::session::Streams;
-use super::socket::Socket;
 
 pub(super) enum Engine {
     Own(Own),

@@ -4,19 +4,11 @@
 //! |---|---|
 //! | [`options`] | the arguments |
 //! | [`client`], [`serve`] | the two ends |
-//! | [`session`] | one connection between them: requests and answers, the same for both ends |
-//! | [`sessions`] | the connection that there is now, which may be away and come back |
-//! | [`listener`], [`datagrams`], [`socks`] | where connections and packets come in |
-//! | [`handshakes`] | clients of the proxy that wait for their answers |
-//! | [`listeners`] | those that a client asks its server for |
-//! | [`dial`], [`sources`] | where they go, and from which address |
-//! | [`socket`] | sockets of this host, as data are carried |
-//! | [`udp`], [`packet_runs`] | packets of flows, several at a time |
 //! | [`run`](mod@run), [`program`], [`takeover`] | `litz run`: a program whose connections are forwarded |
 //! | [`daemon`] | `litz daemon`: serves such programs over one connection |
 //! | [`engine`], [`own`] | who makes the connections of a program: the daemon, or this process |
 //! | [`local_pair`], [`hole`] | connections between a program and this process, made now or later |
-//! | [`sockets`], [`published`], [`own_address`] | what the kernel does not know about a program's sockets |
+//! | [`sockets`], [`own_address`] | what the kernel does not know about a program's sockets |
 //! | [`publisher`] | publishes ports of a program through the daemon |
 //! | [`names`] | names that a program looks up |
 //! | [`calls`], [`packet_calls`] | what the answers to several calls need |
@@ -24,41 +16,29 @@
 //! | [`stdio`] | standard input and output as a connection |
 //! | [`report`] | what the user is told |
 //!
-//! The protocol, SOCKS and the rules for targets are in the crate `forward`, without sockets.
+//! What both ends do with connections and packets is in the crate `forwarding`. The protocol, SOCKS and the rules for
+//! targets are in the crate `forward`, without sockets.
 
 mod calls;
 mod client;
 mod daemon;
-mod datagrams;
-pub(crate) mod dial;
 mod engine;
-pub(crate) mod handshakes;
 mod hole;
-pub(crate) mod listener;
-mod listeners;
 mod local_pair;
 mod names;
 mod options;
 mod own;
 mod own_address;
 mod packet_calls;
-mod packet_runs;
 mod program;
-mod published;
 mod publisher;
 pub(crate) mod report;
 mod run;
 mod serve;
-pub(crate) mod session;
-mod sessions;
 mod setup;
-pub(crate) mod socket;
 mod sockets;
-pub(crate) mod socks;
-mod sources;
 mod stdio;
 mod takeover;
-pub(crate) mod udp;
 
 use std::process::ExitCode;
 

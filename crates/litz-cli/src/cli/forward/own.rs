@@ -8,8 +8,8 @@ use forward::message::{Failure, Message, Reason};
 use forwarding::frames;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::session::{CONNECTIONS_MAX, Streams};
-use super::sessions::Sessions;
+use forwarding::session::{CONNECTIONS_MAX, Streams};
+use forwarding::sessions::Sessions;
 
 /// The connection to the server, and places for what it carries.
 pub(super) struct Own {
@@ -41,8 +41,8 @@ impl Own {
 
     async fn request(&self, request: &Message) -> Result<Streams, Failure> {
         let unreachable = |detail: &str| Failure::new(Reason::NetworkUnreachable, detail);
-        let session = self.sessions.get().await.map_err(|why| unreachable(&why))?;
-        session.open(request).await.map_err(|error| unreachable(&error))
+        let session = self.sessions.get().await.map_err(|why| unreachable(&why.to_string()))?;
+        session.open(request).await.map_err(|error| unreachable(&error.to_string()))
     }
 
     /// Waits until no connection is carried.

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use forward::policy::{Policy, TargetRule};
+use forwarding::published::Published;
 use intercept::Listener;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -20,7 +21,6 @@ use transfer::CancelToken;
 
 use super::engine::Engine;
 use super::names::NamesFrom;
-use super::published::Published;
 use super::report::Report;
 use super::takeover::{Takeover, calls};
 use crate::cli::exit;

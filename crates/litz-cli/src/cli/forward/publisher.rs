@@ -7,10 +7,11 @@ use std::time::Duration;
 use forward::address::Protocol;
 use forward::spec::{Dynamic, Listen};
 use forwarding::carry::Carried;
+use forwarding::events::Events;
+use forwarding::published::{Published, port_of_program};
 use serde_json::json;
 
 use super::daemon::user::{self, Arrival, Daemon};
-use super::published::{Published, port_of_program};
 use super::report::Report;
 
 /// The pause before the next attempt to publish a port again, when the daemon has ended.

@@ -1,10 +1,12 @@
 //! What the user is told: lines of JSON, or text on standard error.
 
+use std::fmt::Display;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use forwarding::carry::{Broken, Carried};
+use forwarding::events::{Events, Label};
 use net::MonotonicClock;
 use serde_json::{Value, json};
 
@@ -21,15 +23,6 @@ pub(crate) struct Report {
     /// Limits the text about failures, of which a peer can cause any number.
     failures: Mutex<RefusalLimit>,
     clock: MonotonicClock,
-}
-
-/// A forwarded connection or flow, for the user.
-#[derive(Clone, Debug)]
-pub(crate) struct Label {
-    number: u64,
-    /// Where it came from: an address, or the client.
-    from: String,
-    target: String,
 }
 
 impl Report {
@@ -78,23 +71,22 @@ impl Report {
             exit::report(false, exit::FAILED, text);
         }
     }
+}
 
-    /// A number and a name for a connection or a flow.
-    pub(crate) fn label(&self, from: &dyn std::fmt::Display, target: &dyn std::fmt::Display) -> Label {
+impl Events for Report {
+    fn label(&self, from: &dyn Display, target: &dyn Display) -> Label {
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         Label { number, from: from.to_string(), target: target.to_string() }
     }
 
-    /// It is connected.
-    pub(crate) fn opened(&self, label: &Label) {
+    fn opened(&self, label: &Label) {
         tracing::info!(number = label.number, from = label.from, target = label.target, "opened");
         self.event(&json!({
             "event": "opened", "number": label.number, "from": label.from, "target": label.target,
         }));
     }
 
-    /// It is not connected.
-    pub(crate) fn refused(&self, label: &Label, reason: &str, message: &str) {
+    fn refused(&self, label: &Label, reason: &str, message: &str) {
         let event = json!({
             "event": "refused", "number": label.number, "from": label.from, "target": label.target, "reason": reason,
             "message": message,
@@ -102,8 +94,7 @@ impl Report {
         self.fail(&event, &format!("{} to {}: {message}", label.from, label.target));
     }
 
-    /// It has ended.
-    pub(crate) fn closed(&self, label: &Label, carried: &Carried, result: &Result<(), Broken>) {
+    fn closed(&self, label: &Label, carried: &Carried, result: &Result<(), Broken>) {
         let (sent, received) = (carried.sent.load(Ordering::Relaxed), carried.received.load(Ordering::Relaxed));
         let error = result.as_ref().err().map(ToString::to_string);
         tracing::info!(number = label.number, target = label.target, sent, received, error, "closed");

@@ -8,6 +8,9 @@ use std::time::Duration;
 use forward::message::Message;
 use forward::policy::Policy;
 use forwarding::frames::{self, FrameError};
+use forwarding::listeners::Listeners;
+use forwarding::session::{AllowedRequests, Session, Streams, transport};
+use forwarding::sources::Sources;
 use litz::identity::PublicKey;
 use litz::{Connection, Endpoint};
 use serde_json::json;
@@ -18,12 +21,9 @@ use transfer::{
     proof_context,
 };
 
-use super::listeners::Listeners;
 use super::options::ServeOptions;
 use super::report::Report;
-use super::session::{AllowedRequests, Session, Streams, transport};
 use super::setup::runtime;
-use super::sources::Sources;
 use crate::cli::connection_log::{log_connected, log_ended};
 use crate::cli::host::{self, HostState};
 use crate::cli::links::Links;
@@ -32,6 +32,7 @@ use crate::cli::serving::admission::{Places, VisitorId};
 use crate::cli::serving::allowed::ListedAuthoriser;
 use crate::cli::serving::authorisation::{Admission, check_lifetime};
 use crate::cli::serving::refusals;
+use crate::cli::serving::sandbox::lookup_advice;
 use crate::cli::serving::sandbox::{self, Rights, Sandbox, folder_of};
 use crate::cli::serving::start::{AdmissionRequest, Request, Serving, start};
 use crate::cli::serving::visits::{Closing, PlacingAuthoriser, Visits};
@@ -64,7 +65,7 @@ pub(super) fn run(options: &ServeOptions) -> Result<u8, String> {
                     ports with --permit-listen"
             .to_owned());
     }
-    let sources = Sources::of(&options.sources)?;
+    let sources = Sources::of(&options.sources).map_err(|error| error.to_string())?;
     let state = host::open_state(options.transport.state_dir.as_deref())?;
     let cancel = signals::cancel_token().map_err(|error| format!("cannot handle signals: {error}"))?;
     let trace = Recording::open_trace(&options.transport)?;
@@ -350,7 +351,8 @@ impl Server {
         let event = |name: &str| json!({ "event": name, "peer": peer.to_string(), "key": key.to_string() });
         self.report.tell(&event("client_connected"), &format!("{name} is connected"));
         let guard = self.replace(key, run, id, connection).await;
-        let session = Session::new(connection.clone(), name.clone(), self.udp_idle, Arc::clone(&self.report));
+        let session = Session::new(connection.clone(), name.clone(), self.udp_idle, self.report.clone())
+            .with_lookup_advice(lookup_advice);
         let reason = self.serve_client(Arc::new(session), streams).await;
         drop(guard);
         self.forget(key, run, id);

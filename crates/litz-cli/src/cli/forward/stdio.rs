@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use forwarding::carry::RESET;
+use forwarding::session::Streams;
 use litz::{Connection, RecvStream, SendStream};
 use transfer::CancelToken;
 
-use super::session::Streams;
 use crate::cli::standard_streams::{StandardInput, StandardOutput};
 
 /// Bytes read from standard input at a time.

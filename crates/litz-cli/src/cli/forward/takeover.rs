@@ -20,6 +20,9 @@ use forward::address::{Address, Host, Protocol, Target};
 use forward::message::Reason;
 use forward::policy::Policy;
 use forwarding::carry::Carried;
+use forwarding::events::{Events, Label};
+use forwarding::published::Published;
+use forwarding::socket::Socket;
 use intercept::{Call, Syscall};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -38,9 +41,7 @@ use super::local_pair::connect_here;
 use super::names::{Names, NamesFrom};
 use super::own_address::own_address;
 use super::packet_calls::connects_by_sending;
-use super::published::Published;
-use super::report::{Label, Report};
-use super::socket::Socket;
+use super::report::Report;
 use super::sockets::{Sockets, State};
 
 /// The calls that are taken over.

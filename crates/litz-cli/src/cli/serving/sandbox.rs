@@ -114,9 +114,15 @@ pub(crate) fn enter(mode: SandboxMode, rights: &Rights) -> Result<Sandbox, Strin
 
 /// A file of name lookups that is there and that this thread may not read: Landlock knows the file that was
 /// there when the sandbox began, and not one that has replaced it.
-pub(crate) fn unreadable_name_file() -> Option<&'static str> {
+fn unreadable_name_file() -> Option<&'static str> {
     let is_refused = |file: &&&str| {
         std::fs::File::open(file).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
     };
     places::NAMES.iter().find(is_refused).copied()
+}
+
+/// The advice for a name that cannot be looked up, as it is appended to the message.
+pub(crate) fn lookup_advice() -> Option<String> {
+    let file = unreadable_name_file()?;
+    Some(format!("; {file} was replaced, and the server's sandbox does not let it read the new one: start it again"))
 }

@@ -1,11 +1,11 @@
 //! What the commands of `litz tunnel` share: defaults and the transport.
 
+use forwarding::session;
 use litz::TransportConfig;
 use tunnel::Prefix;
 use tunnel::own_networks::local_kind;
 use units::{Duration, Rate};
 
-use crate::cli::forward::session;
 use crate::cli::recording::Recording;
 use crate::cli::transport_options::TransportOptions;
 

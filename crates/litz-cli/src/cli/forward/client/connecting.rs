@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use forwarding::sessions::Current;
 use serde_json::json;
 use tokio::runtime::Runtime;
 
 use super::{Client, For, LOOK_INTERVAL};
 use crate::cli::connect::{Connected, Connector};
 use crate::cli::forward::engine::Engine;
-use crate::cli::forward::sessions::Current;
 use crate::cli::lost::Lost;
 use crate::cli::tls;
 

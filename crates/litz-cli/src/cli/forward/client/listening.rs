@@ -5,13 +5,13 @@ use std::sync::Arc;
 use forward::address::Protocol;
 use forward::message::Message;
 use forward::spec::Listen;
+use forwarding::listener::{Bound, Way};
+use forwarding::socks::Proxy;
 use serde_json::json;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
 use super::Client;
-use crate::cli::forward::listener::{Bound, Way};
-use crate::cli::forward::socks::Proxy;
 
 impl Client<'_> {
     /// Opens all listeners of this host. They serve as long as the result is there.
@@ -19,28 +19,25 @@ impl Client<'_> {
         let (_context, mut tasks) = (runtime.enter(), JoinSet::new());
         for forward in &self.forwards.local {
             let listen = &forward.listen;
-            let bound = Bound::open_here(listen)?;
+            let bound = Bound::open_here(listen).map_err(|error| error.to_string())?;
             self.tell_listening("local", &bound, &forward.target);
             let target = forward.target.clone();
             let way = Way {
                 sessions: self.sessions(),
                 request: Box::new(move |_| Message::Open { target: target.clone() }),
                 shown: forward.target.to_string(),
-                report: Arc::clone(&self.report),
+                events: self.report.clone(),
                 places: Arc::clone(&self.places),
             };
             bound.serve(&Arc::new(way), &mut tasks);
         }
         for dynamic in &self.forwards.dynamic {
             let listen = Listen::Port { protocol: Protocol::Tcp, bind: dynamic.bind, port: dynamic.port };
-            let bound = Bound::open_here(&listen)?;
+            let bound = Bound::open_here(&listen).map_err(|error| error.to_string())?;
             self.tell_listening("dynamic", &bound, &"SOCKS5");
             let sessions = self.sessions();
-            let proxy = Arc::new(Proxy {
-                sessions,
-                report: Arc::clone(&self.report),
-                handshakes: Arc::clone(&self.handshakes),
-            });
+            let proxy =
+                Arc::new(Proxy { sessions, events: self.report.clone(), handshakes: Arc::clone(&self.handshakes) });
             let act = move |socket, permit, origin| {
                 let proxy = Arc::clone(&proxy);
                 tokio::spawn(async move {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use forward::message::Message;
 use forward::spec::Listen;
 use forwarding::frames::{self, FrameError};
+use forwarding::session::{Session, Streams};
 use serde_json::json;
 use transfer::{Proof, Refusal, Role, proof_context};
 
@@ -13,8 +14,8 @@ use super::Client;
 use super::connecting::PEER;
 use crate::cli::connect::Connected;
 use crate::cli::connection_log::log_connected;
-use crate::cli::forward::session::{Session, Streams};
 use crate::cli::lost::Lost;
+use crate::cli::serving::sandbox::lookup_advice;
 
 impl Client<'_> {
     /// Proves the right to forward, and asks for the listeners of the server.
@@ -32,7 +33,7 @@ impl Client<'_> {
         let report = Arc::clone(&self.report);
         let remote = connection.remote_addr().to_string();
         let session = Session::new(connection.clone(), remote, self.forwards.udp_idle, report);
-        Ok((Arc::new(session.with_ends(connected.ends())), control))
+        Ok((Arc::new(session.with_ends(connected.ends()).with_lookup_advice(lookup_advice)), control))
     }
 
     /// Says Hello. The error is a message if the connection may have ended.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use forward::address::Target;
 use forward::message::Message;
 use forwarding::frames;
+use forwarding::session::{AllowedRequests, Session, Streams};
+use forwarding::sessions::Current;
 use serde_json::json;
 use tokio::runtime::Runtime;
 use tokio::time::{MissedTickBehavior, interval};
@@ -16,8 +18,6 @@ use crate::cli::connect::Connected;
 use crate::cli::connection_log::log_ended;
 use crate::cli::exit;
 use crate::cli::forward::program::Program;
-use crate::cli::forward::session::{AllowedRequests, Session, Streams};
-use crate::cli::forward::sessions::Current;
 use crate::cli::forward::stdio;
 use crate::cli::lost::Lost;
 use crate::cli::path_report::path_problems;
@@ -119,7 +119,7 @@ impl Client<'_> {
         let opened = runtime.block_on(self.unless_cancelled(async {
             let opened = async {
                 let request = Message::Open { target: target.clone() };
-                let (send, mut recv) = session.open(&request).await?;
+                let (send, mut recv) = session.open(&request).await.map_err(|error| error.to_string())?;
                 frames::answer(&mut recv).await.map_err(|failure| failure.to_string())?;
                 Ok((send, recv))
             };

@@ -12,6 +12,9 @@ use forward::address::{HostName, Target};
 use forward::daemon::{FROM_DAEMON, ProgramName, Reply, SocketFrom};
 use forward::message::{Failure, Reason};
 use forwarding::carry::{Answer, Carried, carry};
+use forwarding::events::{Events, Label};
+use forwarding::session::{CONNECTIONS_MAX, Streams};
+use forwarding::socket::Socket;
 use serde_json::{Value, json};
 use socket2::{Domain, Protocol, SockRef, Type};
 use tokio::net::TcpStream;
@@ -24,9 +27,7 @@ use super::ring_end::{RING_LEN, RINGS_MAX, RingEnd};
 use super::routes::Routes;
 use crate::cli::forward::local_pair::pair;
 use crate::cli::forward::own::Own;
-use crate::cli::forward::report::{Label, Report};
-use crate::cli::forward::session::{CONNECTIONS_MAX, Streams};
-use crate::cli::forward::socket::Socket;
+use crate::cli::forward::report::Report;
 
 /// The time for a program to pass the socket of a connection that it has asked for, or that has arrived.
 const CARRY_TIME: Duration = Duration::from_secs(10);

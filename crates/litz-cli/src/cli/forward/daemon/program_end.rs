@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use forwarding::carry::{Local, ReadBuffer};
+use forwarding::socket::Socket;
 use litz::StridedBytes;
 
 use super::ring_end::RingEnd;
-use crate::cli::forward::socket::Socket;
 
 pub(super) enum ProgramEnd {
     Socket(Socket),

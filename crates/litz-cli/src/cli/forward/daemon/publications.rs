@@ -19,7 +19,9 @@ use forward::daemon::{Reply, SocketFrom};
 use forward::message::{Failure, Message, Reason};
 use forward::spec::Listen;
 use forwarding::carry::{Carried, RESET};
+use forwarding::events::{Events, Label};
 use forwarding::frames;
+use forwarding::session::{OtherRequests, Session, Streams};
 use serde_json::json;
 use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio::time::timeout;
@@ -27,8 +29,7 @@ use tokio::time::timeout;
 use super::attached::{Answered, AttachedProgram, cancelled_by_program, ended, other};
 use super::program_end::ProgramEnd;
 use crate::cli::forward::own::Own;
-use crate::cli::forward::report::{Label, Report};
-use crate::cli::forward::session::{OtherRequests, Session, Streams};
+use crate::cli::forward::report::Report;
 
 /// Publications of a program.
 const PUBLISHED_MAX: usize = 16;
@@ -228,7 +229,7 @@ impl Keeper {
         }
         let mut session = match self.own.sessions.get().await {
             Ok(session) => session,
-            Err(why) => return Failure::new(Reason::NetworkUnreachable, &why),
+            Err(why) => return Failure::new(Reason::NetworkUnreachable, &why.to_string()),
         };
         let (mut published, mut told): (Option<Listen>, Option<Failure>) = (None, None);
         loop {
@@ -263,7 +264,7 @@ impl Keeper {
             }
             *streams = None;
             let Some(next) = self.own.sessions.next(&session, AGAIN_INTERVAL).await else {
-                let why = self.own.sessions.get().await.err();
+                let why = self.own.sessions.get().await.err().map(|why| why.to_string());
                 return Failure::new(Reason::NetworkUnreachable, why.as_deref().unwrap_or("the daemon ends"));
             };
             session = next;
@@ -278,7 +279,7 @@ impl Keeper {
         streams: &mut Option<Streams>,
     ) -> Result<Listen, Failure> {
         let opened = session.open(&Message::Listen { id: self.id, listen }).await;
-        let opened = opened.map_err(|error| Failure::new(Reason::NetworkUnreachable, &error))?;
+        let opened = opened.map_err(|error| Failure::new(Reason::NetworkUnreachable, &error.to_string()))?;
         frames::listening(&mut streams.insert(opened).1, self.id).await
     }
 

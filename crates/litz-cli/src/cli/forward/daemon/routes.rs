@@ -7,10 +7,10 @@ use forward::address::{HostName, Target};
 use forward::message::{Failure, Reason};
 use forward::policy::{Policy, Verdict};
 use forward::spec::Listen;
+use forwarding::sessions::Current;
 use serde_json::{Value, json};
 
 use crate::cli::forward::own::Own;
-use crate::cli::forward::sessions::Current;
 use crate::cli::path_report;
 
 /// Letters of the reason why there is no connection, in a status.
@@ -124,8 +124,8 @@ mod tests {
     use tokio::sync::watch;
 
     use super::*;
-    use crate::cli::forward::listener::places;
-    use crate::cli::forward::sessions::Sessions;
+    use forwarding::listener::places;
+    use forwarding::sessions::Sessions;
 
     /// A server that is away, and what keeps it so.
     fn away(targets: &[&str]) -> (Route, watch::Sender<Current>) {

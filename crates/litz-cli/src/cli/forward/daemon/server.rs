@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use forward::daemon::{REQUEST_LEN_MAX, Reply, Request, STATUS_LEN_MAX};
 use forward::message::{Failure, Reason};
+use forwarding::session::OtherRequests;
 use rings::memory::memory_len;
 use serde_json::{Value, json};
 use tokio::net::UnixListener;
@@ -24,7 +25,6 @@ use super::publications::Publications;
 use super::ring_end::{RING_LEN, RINGS_MAX};
 use super::routes::Routes;
 use crate::cli::forward::report::Report;
-use crate::cli::forward::session::OtherRequests;
 
 /// Programs that use the daemon at a time. Further ones are refused.
 const PROGRAMS_MAX: usize = 64;

@@ -14,12 +14,12 @@ use forward::message::{Failure, Reason};
 use forward::spec::Listen;
 use forwarding::carry::{Broken, Carried};
 use forwarding::frames::PROMPT;
+use forwarding::session::CONNECTIONS_MAX;
+use forwarding::socket::Socket;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::packets::Packets;
-use crate::cli::forward::session::CONNECTIONS_MAX;
-use crate::cli::forward::socket::Socket;
 
 /// The daemon, as a program uses it.
 pub(in crate::cli::forward) struct Daemon {

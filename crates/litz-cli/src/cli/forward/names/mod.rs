@@ -38,7 +38,10 @@ use clap::ValueEnum;
 use forward::address::HostName;
 use forward::flows::Flows;
 use forward::message::Reason;
+use forwarding::events::Events;
 use net::MonotonicClock;
+use places::{Places, Turn};
+use question::{Asked, Code, Wanted};
 use socket2::{Domain, SockRef};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
@@ -47,8 +50,6 @@ use tokio::time::timeout;
 
 use super::engine::{Engine, NotOpened};
 use super::report::Report;
-use places::{Places, Turn};
-use question::{Asked, Code, Wanted};
 
 /// Name servers that are stood for. Resolvers use three of those that are configured (`MAXNS`).
 const SERVERS_MAX: usize = 16;

@@ -23,19 +23,19 @@ use std::sync::Arc;
 use clap::Args;
 use forward::address::{Protocol, Target};
 use forward::spec::{Bind, Dynamic, Forward, Listen};
+use forwarding::handshakes::Handshakes;
+use forwarding::listener::{Bound, places};
 use net::tun::Tun;
+use network::Network;
 use serde_json::json;
+use tcp::Front;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tunnel::policy::Terms;
 use units::Duration;
 
-use crate::cli::forward::handshakes::Handshakes;
-use crate::cli::forward::listener::{Bound, places};
 use crate::cli::forward::report::Report;
 use crate::cli::heading;
-use network::Network;
-use tcp::Front;
 
 /// Threads that carry data between programs and the stack.
 const WORKERS: usize = 2;
@@ -117,11 +117,11 @@ impl Ports {
         let runtime = builder.worker_threads(WORKERS).max_blocking_threads(LOOKUPS_MAX).enable_all().build();
         let runtime = runtime.map_err(|error| format!("cannot start the threads for sockets: {error}"))?;
         let context = runtime.enter();
-        let proxy = |dynamic: Dynamic| {
-            Bound::open_here(&Listen::Port { protocol: Protocol::Tcp, bind: dynamic.bind, port: dynamic.port })
-        };
-        let proxies = options.proxies().into_iter().map(proxy).collect::<Result<_, _>>()?;
-        let forward = |forward: &Forward| Ok((Bound::open_here(&forward.listen)?, forward.target.clone()));
+        let open = |listen: &Listen| Bound::open_here(listen).map_err(|error| error.to_string());
+        let proxy =
+            |dynamic: Dynamic| open(&Listen::Port { protocol: Protocol::Tcp, bind: dynamic.bind, port: dynamic.port });
+        let proxies = options.proxies().into_iter().map(proxy).collect::<Result<_, String>>()?;
+        let forward = |forward: &Forward| Ok((open(&forward.listen)?, forward.target.clone()));
         let forwards = options.local.iter().map(forward).collect::<Result<_, String>>()?;
         drop(context);
         Ok(Self { runtime, proxies, forwards })

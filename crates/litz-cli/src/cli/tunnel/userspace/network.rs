@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use forward::address::{Address, Host};
 use forward::message::{Failure, Reason};
+use forwarding::dial::{DIAL_TIME, first_connected, resolve, to_try};
 use litz::tcp::{IpDevice, KeepAlive, TcpConfig, TcpStack, TcpStackConfig, TcpStream, UdpPort};
 use net::tun::Tun;
 use tokio::time::timeout;
@@ -13,7 +14,7 @@ use tunnel_end::terminate::ends::reason;
 use units::Duration;
 
 use super::names;
-use crate::cli::forward::dial::{DIAL_TIME, first_connected, resolve, to_try};
+use crate::cli::serving::sandbox::lookup_advice;
 
 /// A peer that vanishes is noticed after five minutes.
 const KEEP_ALIVE: KeepAlive =
@@ -63,7 +64,7 @@ impl Network {
                 let found = names::look_up(&self.stack, &name_servers, name.as_str()).await?;
                 found.into_iter().map(|ip| SocketAddr::new(ip, target.port)).collect()
             }
-            _ => resolve(target).await?,
+            _ => resolve(target, lookup_advice).await?,
         };
         found.retain(|target| self.addresses.iter().any(|own| own.is_ipv4() == target.is_ipv4()));
         if found.is_empty() {

@@ -8,16 +8,17 @@ use bytes::BytesMut;
 use forward::address::Address;
 use forward::socks::{MESSAGE_LEN_MAX, Reply, Request, put_reply};
 use forwarding::carry::{Carried, Local, carry_between};
+use forwarding::events::{Events, Label};
+use forwarding::handshakes::{Handshake, Handshakes};
+use forwarding::socket::Socket;
+use forwarding::socks::{negotiate, refuse};
 use litz::tcp::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tunnel_end::terminate::local::StackConnection;
 
 use super::network::Network;
 use super::udp;
-use crate::cli::forward::handshakes::{Handshake, Handshakes};
-use crate::cli::forward::report::{Label, Report};
-use crate::cli::forward::socket::Socket;
-use crate::cli::forward::socks::{negotiate, refuse};
+use crate::cli::forward::report::Report;
 
 /// What all connections share.
 #[derive(Clone)]

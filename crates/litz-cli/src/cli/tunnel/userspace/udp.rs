@@ -10,6 +10,10 @@ use forward::address::{Address, Host};
 use forward::flows::Flows;
 use forward::socks::{Reply, parse_udp, put_udp_header};
 use forwarding::carry::Carried;
+use forwarding::events::Events;
+use forwarding::socket::Socket;
+use forwarding::socks::{associate, refuse};
+use forwarding::udp::{PacketBuffer, packet_buffer};
 use litz::tcp::UdpPort;
 use net::MonotonicClock;
 use tokio::net::UdpSocket;
@@ -18,9 +22,6 @@ use tokio::task::JoinSet;
 use units::Duration;
 
 use super::tcp::Front;
-use crate::cli::forward::socket::Socket;
-use crate::cli::forward::socks::{associate, refuse};
-use crate::cli::forward::udp::{PacketBuffer, packet_buffer};
 
 /// A flow of a forwarded port ends after this time without a packet.
 const IDLE_TIME: Duration = Duration::from_secs(120);

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::carry::{Answer, Broken, Carried, carry};
 use forward::address::{Protocol, UnixPath};
 use forward::message::Message;
 use forward::spec::{Bind, Listen};
-use forwarding::carry::{Answer, Broken, Carried, carry};
 use rustix::fs::Mode;
 use socket2::{Domain, SockAddr, Socket as RawSocket, Type};
 use tokio::net::{TcpListener, UdpSocket, UnixListener};
@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use super::datagrams::forward_packets;
-use super::report::Report;
+use super::events::Events;
 use super::session::CONNECTIONS_MAX;
 use super::sessions::Sessions;
 use super::socket::Socket;
@@ -41,29 +41,44 @@ const FREE_PORT_MIN: u16 = 1024;
 const THIS_HOST: &str = "this host";
 
 /// What is done with the connections of a listener.
-pub(super) struct Way {
-    pub(super) sessions: Sessions,
-    pub(super) request: RequestOf,
+pub struct Way {
+    /// The connection to the other end.
+    pub sessions: Sessions,
+    /// What the other end is asked for.
+    pub request: RequestOf,
     /// The target, for the user.
-    pub(super) shown: String,
-    pub(super) report: Arc<Report>,
+    pub shown: String,
+    /// Takes what becomes of the connections.
+    pub events: Arc<dyn Events>,
     /// A permit for each connection, shared by all listeners.
-    pub(super) places: Arc<Semaphore>,
+    pub places: Arc<Semaphore>,
 }
 
 /// Makes the request for what came from an address.
-pub(super) type RequestOf = Box<dyn Fn(Option<SocketAddr>) -> Message + Send + Sync>;
+pub type RequestOf = Box<dyn Fn(Option<SocketAddr>) -> Message + Send + Sync>;
 
 /// As many places as connections may be open.
-pub(crate) fn places() -> Arc<Semaphore> {
+pub fn places() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(CONNECTIONS_MAX))
 }
 
+/// Why a listener was not opened, and what to do.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", cannot_listen(.listen, .error, .host))]
+pub struct ListenError {
+    /// Where it was to listen.
+    pub listen: Listen,
+    /// The system's error.
+    pub error: io::Error,
+    /// The host of the listener, in words.
+    host: &'static str,
+}
+
 /// Open sockets of a listener.
-pub(crate) struct Bound {
+pub struct Bound {
     sockets: Vec<BoundSocket>,
     /// Where it listens, with the port that the system chose.
-    pub(crate) listen: Listen,
+    pub listen: Listen,
 }
 
 enum BoundSocket {
@@ -86,17 +101,17 @@ impl Bound {
     /// Opens a listener of the user's host. Needs the runtime.
     ///
     /// # Errors
-    /// A message for the user.
-    pub(crate) fn open_here(listen: &Listen) -> Result<Self, String> {
-        Self::open(listen).map_err(|error| cannot_listen(listen, &error, THIS_HOST))
+    /// If the first address cannot be used, or the port is in use on a later one. The message says what to do.
+    pub fn open_here(listen: &Listen) -> Result<Self, ListenError> {
+        Self::open(listen).map_err(|error| ListenError { listen: listen.clone(), error, host: THIS_HOST })
     }
 
     /// Opens a listener that a client asks its server for. Needs the runtime.
     ///
     /// # Errors
-    /// A message for the users of both.
-    pub(super) fn open_for_client(listen: &Listen) -> Result<Self, String> {
-        Self::open(listen).map_err(|error| cannot_listen(listen, &error, "the server's host"))
+    /// As of [`open_here`](Self::open_here), with a message for the users of both.
+    pub(crate) fn open_for_client(listen: &Listen) -> Result<Self, ListenError> {
+        Self::open(listen).map_err(|error| ListenError { listen: listen.clone(), error, host: "the server's host" })
     }
 
     /// Opens the sockets. Needs the runtime.
@@ -130,7 +145,7 @@ impl Bound {
     }
 
     /// The first address that it listens on; none for a UNIX socket.
-    pub(crate) fn address(&self) -> Option<SocketAddr> {
+    pub fn address(&self) -> Option<SocketAddr> {
         match self.sockets.first()? {
             BoundSocket::Tcp(socket) => socket.local_addr().ok(),
             BoundSocket::Udp(socket) => socket.local_addr().ok(),
@@ -140,7 +155,7 @@ impl Bound {
 
     /// Accepts connections and takes packets until the task set is dropped. Connections that are
     /// accepted go on then.
-    pub(super) fn serve(self, way: &Arc<Way>, tasks: &mut JoinSet<()>) {
+    pub fn serve(self, way: &Arc<Way>, tasks: &mut JoinSet<()>) {
         for socket in self.sockets {
             let way = Arc::clone(way);
             match socket {
@@ -163,15 +178,16 @@ impl Bound {
     }
 
     /// Its sockets, if it is UDP.
-    pub(crate) fn into_udp(self) -> impl Iterator<Item = UdpSocket> {
+    pub fn into_udp(self) -> impl Iterator<Item = UdpSocket> {
         self.sockets.into_iter().filter_map(|socket| match socket {
             BoundSocket::Udp(socket) => Some(socket),
             BoundSocket::Tcp(_) | BoundSocket::Unix(..) => None,
         })
     }
 
-    /// As [`serve`](Self::serve), with another act for each connection: TCP only.
-    pub(crate) fn serve_with(
+    /// As [`serve`](Self::serve), with another act for each connection: TCP only. The act gets the permit of the connection,
+    /// and the address that it comes from.
+    pub fn serve_with(
         self,
         places: &Arc<Semaphore>,
         act: impl Fn(Socket, OwnedSemaphorePermit, SocketAddr) + Clone + Send + 'static,
@@ -316,22 +332,22 @@ impl Way {
     /// Carries a connection to the other end.
     async fn forward(&self, socket: Socket, origin: Option<SocketAddr>, _permit: OwnedSemaphorePermit) {
         let from = origin.map_or_else(|| "a local program".to_owned(), |origin| origin.to_string());
-        let label = self.report.label(&from, &self.shown);
+        let label = self.events.label(&from, &self.shown);
         let session = match self.sessions.get().await {
             Ok(session) => session,
-            Err(why) => return self.report.refused(&label, "not_connected", &why),
+            Err(why) => return self.events.refused(&label, "not_connected", &why.to_string()),
         };
         let streams = match session.open(&(self.request)(origin)).await {
             Ok(streams) => streams,
-            Err(error) => return self.report.refused(&label, "not_opened", &error),
+            Err(error) => return self.events.refused(&label, "not_opened", &error.to_string()),
         };
         let carried = Carried::default();
-        let result = carry(socket, streams, &carried, Answer::Awaited(&|| self.report.opened(&label))).await;
+        let result = carry(socket, streams, &carried, Answer::Awaited(&|| self.events.opened(&label))).await;
         match &result {
             Err(Broken::Refused(failure)) => {
-                self.report.refused(&label, failure.reason.name(), &failure.to_string());
+                self.events.refused(&label, failure.reason.name(), &failure.to_string());
             }
-            result => self.report.closed(&label, &carried, result),
+            result => self.events.closed(&label, &carried, result),
         }
     }
 }

@@ -17,14 +17,14 @@ const BYTES_MAX: usize = 65_507;
 
 /// Packets that the kernel has taken.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(super) struct Taken {
-    pub(super) packets: u64,
-    pub(super) bytes: u64,
+pub(crate) struct Taken {
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
 }
 
 /// Sends packets to `to`, or to the target of a connected socket. Never waits: what the kernel does not take now is
 /// dropped, as on any link.
-pub(super) fn send_all(socket: &UdpSocket, to: Option<SocketAddr>, mut packets: &[&[u8]]) -> Taken {
+pub(crate) fn send_all(socket: &UdpSocket, to: Option<SocketAddr>, mut packets: &[&[u8]]) -> Taken {
     let mut taken = Taken::default();
     while !packets.is_empty() {
         let (run, others) = packets.split_at(run_len(packets));

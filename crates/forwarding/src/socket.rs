@@ -7,12 +7,12 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use litz::StridedBytes;
+use quic_endpoint::StridedBytes;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 
-use forwarding::carry::{Local, ReadBuffer};
+use super::carry::{Local, ReadBuffer};
 
 /// Idle time after which the kernel probes whether a peer of ours still exists. A forwarded connection
 /// whose peer has vanished would otherwise stay for ever.
@@ -23,7 +23,7 @@ const PIECES_MAX: usize = 64;
 
 /// A connected socket. Dropping it before [`close`](Local::close), or the end of this process, resets a
 /// TCP connection, so that its peer does not take cut data for complete.
-pub(crate) struct Socket {
+pub struct Socket {
     kind: Kind,
 }
 
@@ -42,7 +42,8 @@ macro_rules! each {
 }
 
 impl Socket {
-    pub(crate) fn tcp(stream: TcpStream) -> Self {
+    /// Takes a connection of TCP.
+    pub fn tcp(stream: TcpStream) -> Self {
         // Segments are as the other side of the connection sent them. Where the options fail, the
         // connection has ended, and its next use says so.
         let _no_delay = stream.set_nodelay(true);
@@ -57,7 +58,7 @@ impl Socket {
     }
 
     /// The address of this end; none for a UNIX socket.
-    pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
+    pub fn local_addr(&self) -> Option<SocketAddr> {
         match &self.kind {
             Kind::Tcp(stream) => stream.local_addr().ok(),
             Kind::Unix(_) => None,
@@ -96,7 +97,10 @@ impl Socket {
     }
 
     /// Writes all of `bytes`.
-    pub(crate) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// If the connection has failed.
+    pub async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.try_write(&[IoSlice::new(bytes)]) {
                 Ok(written) => bytes = &bytes[written..],
@@ -108,7 +112,10 @@ impl Socket {
     }
 
     /// The socket for another process. Until that process has it, its end resets the connection.
-    pub(super) fn pass(self) -> io::Result<OwnedFd> {
+    ///
+    /// # Errors
+    /// If the runtime does not let go of it.
+    pub fn pass(self) -> io::Result<OwnedFd> {
         match self.kind {
             Kind::Tcp(stream) => Ok(stream.into_std()?.into()),
             Kind::Unix(stream) => Ok(stream.into_std()?.into()),

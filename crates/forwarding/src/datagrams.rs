@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::events::{Events, Label};
+use super::frames;
 use forward::flows::Flows;
-use forwarding::frames;
 use net::MonotonicClock;
 use tokio::net::UdpSocket;
 
@@ -21,7 +22,7 @@ const FORGOTTEN_AFTER: units::Duration = units::Duration::from_secs(600);
 const ERROR_PAUSE: Duration = Duration::from_millis(100);
 
 /// Takes packets and sends those of each address over a flow of its own.
-pub(super) async fn forward_packets(socket: Arc<UdpSocket>, way: Arc<Way>) {
+pub(crate) async fn forward_packets(socket: Arc<UdpSocket>, way: Arc<Way>) {
     let mut buffer = packet_buffer();
     let flows = Flows::new(FORGOTTEN_AFTER, CONNECTIONS_MAX);
     let mut listener = Listener { socket, way, flows, clock: MonotonicClock::start(), leaving: None };
@@ -81,9 +82,9 @@ impl Listener {
         let (socket, way) = (Arc::clone(&self.socket), Arc::clone(&self.way));
         tokio::spawn(async move {
             let request = (way.request)(Some(origin));
-            let label = way.report.label(&origin, &way.shown);
+            let label = way.events.label(&origin, &way.shown);
             let end = FlowEnd::to(socket, origin);
-            open_flow(&session, &request, &label, end, &opening, waiting, &way.report).await;
+            open_flow(&session, &request, &label, end, &opening, waiting, &*way.events).await;
         });
     }
 
@@ -103,28 +104,28 @@ impl Listener {
 }
 
 /// Opens a flow with `request` and keeps it until it is over.
-pub(super) async fn open_flow(
+pub(crate) async fn open_flow(
     session: &Session,
     request: &forward::message::Message,
-    label: &super::report::Label,
+    label: &Label,
     end: FlowEnd,
     opening: &Opening,
     waiting: tokio::sync::mpsc::Receiver<bytes::Bytes>,
-    report: &super::report::Report,
+    events: &dyn Events,
 ) {
     let (send, mut recv) = match session.open(request).await {
         Ok(streams) => streams,
-        Err(error) => return report.refused(label, "not_opened", &error),
+        Err(error) => return events.refused(label, "not_opened", &error.to_string()),
     };
     let flow = send.id().raw();
     // The first answers of the target may arrive before the answer on the stream.
     let added = session.packets.add(flow, end);
     match frames::answer(&mut recv).await {
         Ok(_) => {
-            report.opened(label);
+            events.opened(label);
             opening.run(&session.connection, &session.packets, &added.end, waiting, (send, recv)).await;
-            report.closed(label, &added.end.carried, &Ok(()));
+            events.closed(label, &added.end.carried, &Ok(()));
         }
-        Err(failure) => report.refused(label, failure.reason.name(), &failure.to_string()),
+        Err(failure) => events.refused(label, failure.reason.name(), &failure.to_string()),
     }
 }

@@ -5,23 +5,23 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::carry::{Answer, Carried, RESET, carry};
+use super::frames::{self, FrameError};
 use forward::address::{HostName, Target};
 use forward::message::{Failure, Message, Reason};
 use forward::policy::Policy;
-use forwarding::carry::{Answer, Carried, RESET, carry};
-use forwarding::frames;
-use litz::{Closed, Connection, RecvStream, SendStream, TransportConfig};
 use quic_endpoint::local_ends::LocalEnds;
+use quic_endpoint::{Closed, Connection, OpenError, RecvStream, SendStream, TransportConfig};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::dial::{Dialled, dial, look_up};
-use super::published::{Named, Published, port_of_program};
-use super::report::{Label, Report};
+use super::dial::{Dialled, LookupAdvice, dial, look_up};
+use super::events::{Events, Label};
+use super::published::{KnownOrigin, Published, port_of_program};
 use super::sources::Sources;
 use super::udp::{FlowEnd, Packets};
 
 /// Forwarded connections and UDP flows that each end may open, at a time. Further ones wait.
-pub(super) const CONNECTIONS_MAX: usize = 1024;
+pub const CONNECTIONS_MAX: usize = 1024;
 
 /// The streams that the other end may open: those of connections, and the control stream.
 const STREAMS_MAX: u64 = CONNECTIONS_MAX as u64 + 1;
@@ -45,7 +45,7 @@ const OPEN_TIME: Duration = Duration::from_secs(10);
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The transport settings that forwarding needs, and a tunnel's terminated connections, for either end.
-pub(crate) fn transport(base: TransportConfig) -> TransportConfig {
+pub fn transport(base: TransportConfig) -> TransportConfig {
     base.with_max_concurrent_bidi_streams(STREAMS_MAX)
         .with_stream_window(STREAM_WINDOW)
         .with_stream_window_max(STREAM_WINDOW_MAX)
@@ -54,7 +54,7 @@ pub(crate) fn transport(base: TransportConfig) -> TransportConfig {
 }
 
 /// What the other end may ask for.
-pub(super) enum AllowedRequests {
+pub enum AllowedRequests {
     /// A client of this server may name targets that the policy allows; connections come from there. It may
     /// also ask for listeners.
     Server(Arc<Policy>, Sources, Arc<dyn OtherRequests>),
@@ -66,7 +66,7 @@ pub(super) enum AllowedRequests {
 }
 
 /// Requests that are answered by others than a session.
-pub(super) trait OtherRequests: Send + Sync {
+pub trait OtherRequests: Send + Sync {
     /// Answers a request on these streams, in a task of its own. Gives back one that it does not answer.
     fn take(self: Arc<Self>, session: &Arc<Session>, request: Message, streams: Streams) -> Option<(Message, Streams)>;
 }
@@ -80,18 +80,35 @@ enum Way<'a> {
 }
 
 /// A connection with the other end.
-pub(super) struct Session {
-    pub(super) connection: Connection,
+pub struct Session {
+    /// The connection itself.
+    pub connection: Connection,
     /// The other end, for the user.
-    pub(super) peer: String,
+    pub peer: String,
     /// The devices of its paths, where they are known.
-    pub(super) ends: Arc<LocalEnds>,
-    pub(super) packets: Packets,
-    pub(super) report: Arc<Report>,
+    pub ends: Arc<LocalEnds>,
+    pub(crate) packets: Packets,
+    pub(crate) events: Arc<dyn Events>,
+    lookup_advice: LookupAdvice,
+}
+
+/// Why a request was not sent.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// The other end allows no more streams.
+    #[error("{CONNECTIONS_MAX} connections are open")]
+    Busy,
+    /// The connection has ended.
+    #[error("{0}")]
+    Open(OpenError),
+    /// The stream does not take the request.
+    #[error("{0}")]
+    Send(FrameError),
 }
 
 /// Both halves of a stream.
-pub(super) type Streams = (SendStream, RecvStream);
+pub type Streams = (SendStream, RecvStream);
 
 impl AllowedRequests {
     fn way(&self, request: Message) -> Result<Way<'_>, Failure> {
@@ -136,9 +153,13 @@ impl Way<'_> {
     }
 
     /// Connects. What is returned besides is held while there is the connection.
-    async fn dial(&self, origin: Option<SocketAddr>) -> Result<(Dialled, Option<Named>), Failure> {
+    async fn dial(
+        &self,
+        origin: Option<SocketAddr>,
+        advice: LookupAdvice,
+    ) -> Result<(Dialled, Option<KnownOrigin>), Failure> {
         match self {
-            Self::Target(target, policy, sources) => Ok((dial(target, *policy, *sources).await?, None)),
+            Self::Target(target, policy, sources) => Ok((dial(target, *policy, *sources, advice).await?, None)),
             Self::Program(port, published) => {
                 let (socket, named) = published.connect(*port, origin).await?;
                 Ok((Dialled::Stream(socket), named))
@@ -148,18 +169,26 @@ impl Way<'_> {
 }
 
 impl Session {
-    pub(super) fn new(connection: Connection, peer: String, udp_idle: units::Duration, report: Arc<Report>) -> Self {
-        Self { connection, peer, ends: Arc::default(), packets: Packets::new(udp_idle, CONNECTIONS_MAX), report }
+    /// A session on a connection with `peer`, named for the user. UDP flows end after `udp_idle` without a packet.
+    pub fn new(connection: Connection, peer: String, udp_idle: units::Duration, events: Arc<dyn Events>) -> Self {
+        let packets = Packets::new(udp_idle, CONNECTIONS_MAX);
+        Self { connection, peer, ends: Arc::default(), packets, events, lookup_advice: || None }
     }
 
     /// Sets which devices its paths use.
-    pub(super) fn with_ends(mut self, ends: Arc<LocalEnds>) -> Self {
+    pub fn with_ends(mut self, ends: Arc<LocalEnds>) -> Self {
         self.ends = ends;
         self
     }
 
+    /// Sets what is appended to the message where a name cannot be looked up.
+    pub fn with_lookup_advice(mut self, advice: LookupAdvice) -> Self {
+        self.lookup_advice = advice;
+        self
+    }
+
     /// Serves the other end's streams and packets until the connection ends.
-    pub(super) async fn run(self: &Arc<Self>, allowed: &Arc<AllowedRequests>) -> Closed {
+    pub async fn run(self: &Arc<Self>, allowed: &Arc<AllowedRequests>) -> Closed {
         let mut idle = interval(IDLE_INTERVAL);
         idle.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut datagrams = Vec::new();
@@ -189,11 +218,13 @@ impl Session {
     }
 
     /// Opens a stream with this request. The answer has not come yet.
-    pub(super) async fn open(&self, request: &Message) -> Result<Streams, String> {
+    ///
+    /// # Errors
+    /// If no stream is free for 10 s, or the connection has ended.
+    pub async fn open(&self, request: &Message) -> Result<Streams, RequestError> {
         let opened = timeout(OPEN_TIME, self.connection.open_bi_async()).await;
-        let opened = opened.map_err(|_| format!("{CONNECTIONS_MAX} connections are open"))?;
-        let (mut send, recv) = opened.map_err(|error| error.to_string())?;
-        frames::send(&mut send, request).await.map_err(|error| error.to_string())?;
+        let (mut send, recv) = opened.map_err(|_| RequestError::Busy)?.map_err(RequestError::Open)?;
+        frames::send(&mut send, request).await.map_err(RequestError::Send)?;
         Ok((send, recv))
     }
 
@@ -222,11 +253,11 @@ impl Session {
         let from = origin.map_or_else(|| self.peer.clone(), |origin| origin.to_string());
         let decided = allowed.way(request);
         let shown = decided.as_ref().map_or_else(|_| "nowhere".to_owned(), Way::shown);
-        let label = self.report.label(&from, &shown);
+        let label = self.events.label(&from, &shown);
         let dialled = match decided {
             Err(failure) => Err(failure),
             Ok(way) => tokio::select! {
-                dialled = way.dial(origin) => dialled,
+                dialled = way.dial(origin, self.lookup_advice) => dialled,
                 // The other end does not want it any more.
                 _ = send.stopped_async() => {
                     tracing::info!(number = ?label, "given up before it was connected");
@@ -237,7 +268,7 @@ impl Session {
         let (dialled, _named) = match dialled {
             Ok(dialled) => dialled,
             Err(failure) => {
-                self.report.refused(&label, failure.reason.name(), &failure.to_string());
+                self.events.refused(&label, failure.reason.name(), &failure.to_string());
                 // Where that fails, the connection has ended.
                 let _over = frames::send(&mut send, &Message::Failed(failure)).await;
                 let _over = send.finish();
@@ -248,12 +279,12 @@ impl Session {
         if frames::send(&mut send, &Message::Connected { local }).await.is_err() {
             return;
         }
-        self.report.opened(&label);
+        self.events.opened(&label);
         match dialled {
             Dialled::Stream(socket) => {
                 let carried = Carried::default();
                 let result = carry(socket, (send, recv), &carried, Answer::Given).await;
-                self.report.closed(&label, &carried, &result);
+                self.events.closed(&label, &carried, &result);
             }
             Dialled::Packets(socket) => self.run_flow(&label, Arc::new(socket), (send, recv)).await,
         }
@@ -263,7 +294,7 @@ impl Session {
     async fn look_up(&self, allowed: &AllowedRequests, name: &HostName, (mut send, mut recv): Streams) {
         let found = match allowed {
             AllowedRequests::Server(policy, ..) => tokio::select! {
-                found = look_up(name, policy) => found,
+                found = look_up(name, policy, self.lookup_advice) => found,
                 // The other end does not want it any more.
                 _ = send.stopped_async() => return recv.stop(RESET),
             },
@@ -272,8 +303,8 @@ impl Session {
             }
         };
         let answer = found.map(Message::Addresses).unwrap_or_else(|failure| {
-            let label = self.report.label(&self.peer, &format_args!("the name {name}"));
-            self.report.refused(&label, failure.reason.name(), &failure.to_string());
+            let label = self.events.label(&self.peer, &format_args!("the name {name}"));
+            self.events.refused(&label, failure.reason.name(), &failure.to_string());
             Message::Failed(failure)
         });
         // Where that fails, the connection has ended.
@@ -287,6 +318,6 @@ impl Session {
         let flow = send.id().raw();
         let added = self.packets.add(flow, FlowEnd::connected(Arc::clone(&socket)));
         self.packets.carry(&self.connection, flow, &socket, &added.end, (send, recv)).await;
-        self.report.closed(label, &added.end.carried, &Ok(()));
+        self.events.closed(label, &added.end.carried, &Ok(()));
     }
 }

@@ -13,20 +13,36 @@ const SESSION_TIME: Duration = Duration::from_secs(10);
 
 /// What a client has now.
 #[derive(Clone)]
-pub(super) enum Current {
+pub enum Current {
     /// No connection, but it tries to make one. Why there is none, if that is known.
     Away(Option<String>),
+    /// This one.
     Here(Arc<Session>),
     /// No connection, and there will be none, for this reason.
     Over(String),
 }
 
 /// Where connections go.
-pub(super) enum Sessions {
+pub enum Sessions {
     /// Over the connection that the client has now.
     Current(watch::Receiver<Current>),
     /// Over this one.
     One(Arc<Session>),
+}
+
+/// Why there is no connection to the other end.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoSession {
+    /// There is none yet.
+    #[error("there is no connection to the server")]
+    Unconnected,
+    /// The last attempt failed, for this reason.
+    #[error("there is no connection to the server: {0}")]
+    Away(String),
+    /// There will be none, for this reason.
+    #[error("the server was given up: {0}")]
+    GivenUp(String),
 }
 
 impl Current {
@@ -41,7 +57,7 @@ impl Current {
 
 impl Sessions {
     /// What there is now.
-    pub(super) fn current(&self) -> Current {
+    pub fn current(&self) -> Current {
         match self {
             Self::One(session) => Current::Here(Arc::clone(session)),
             Self::Current(current) => current.borrow().clone(),
@@ -49,12 +65,12 @@ impl Sessions {
     }
 
     /// The connection to the other end, if there is one.
-    pub(super) fn now(&self) -> Option<Arc<Session>> {
+    pub fn now(&self) -> Option<Arc<Session>> {
         self.current().session()
     }
 
     /// Whether there will be no connection any more.
-    pub(super) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         matches!(self.current(), Current::Over(_))
     }
 
@@ -62,7 +78,7 @@ impl Sessions {
     ///
     /// # Errors
     /// Why there is none, if it is away for too long or will not come back.
-    pub(super) async fn get(&self) -> Result<Arc<Session>, String> {
+    pub async fn get(&self) -> Result<Arc<Session>, NoSession> {
         if let Self::Current(current) = self {
             let mut current = current.clone();
             // In any case the reason is told then.
@@ -70,15 +86,15 @@ impl Sessions {
         }
         match self.current() {
             Current::Here(session) => Ok(session),
-            Current::Away(None) => Err("there is no connection to the server".to_owned()),
-            Current::Away(Some(why)) => Err(format!("there is no connection to the server: {why}")),
-            Current::Over(why) => Err(format!("the server was given up: {why}")),
+            Current::Away(None) => Err(NoSession::Unconnected),
+            Current::Away(Some(why)) => Err(NoSession::Away(why)),
+            Current::Over(why) => Err(NoSession::GivenUp(why)),
         }
     }
 
     /// The connection to the other end after `failed`: another one as soon as there is one, or after this time
     /// the same one, if it is still there. `None` if there will be none.
-    pub(super) async fn next(&self, failed: &Arc<Session>, within: Duration) -> Option<Arc<Session>> {
+    pub async fn next(&self, failed: &Arc<Session>, within: Duration) -> Option<Arc<Session>> {
         match self {
             Self::One(session) => {
                 tokio::time::sleep(within).await;

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
+use super::carry::RESET;
+use super::frames;
 use forward::message::{Failure, Message, Reason};
 use forward::policy::Policy;
 use forward::spec::Listen;
-use forwarding::carry::RESET;
-use forwarding::frames;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
@@ -19,7 +19,7 @@ use super::sessions::Sessions;
 const LISTENERS_MAX: usize = 64;
 
 /// Opens listeners as far as the rules of the server allow it.
-pub(super) struct Listeners {
+pub struct Listeners {
     policy: Arc<Policy>,
     /// Each listener has one of them until its ports are free.
     free: Arc<Semaphore>,
@@ -28,26 +28,28 @@ pub(super) struct Listeners {
 }
 
 /// An open listener. It accepts nothing more when this is dropped.
-pub(super) struct OpenListener {
+pub struct OpenListener {
     /// Where it listens, with the port that the system chose.
-    pub(super) listen: Listen,
+    pub listen: Listen,
     tasks: JoinSet<()>,
     _place: OwnedSemaphorePermit,
 }
 
 impl Listeners {
-    pub(super) fn new(policy: Arc<Policy>) -> Self {
+    /// None are open yet.
+    pub fn new(policy: Arc<Policy>) -> Self {
         Self { policy, free: Arc::new(Semaphore::new(LISTENERS_MAX)), places: places() }
     }
 
     /// Opens a listener, whose number is `id` for the client.
     ///
     /// # Errors
-    /// For the client. The user of this host is told.
-    pub(super) fn open(&self, session: &Arc<Session>, id: u32, listen: &Listen) -> Result<OpenListener, Failure> {
+    /// If the rules do not allow it, the client has 64 listeners, or the system refuses it: for the client. The session's
+    /// [`Events`](super::events::Events) take it, too.
+    pub fn open(&self, session: &Arc<Session>, id: u32, listen: &Listen) -> Result<OpenListener, Failure> {
         self.try_open(session, id, listen).inspect_err(|failure| {
-            let label = session.report.label(&session.peer, &format!("listening on {listen}"));
-            session.report.refused(&label, failure.reason.name(), failure.detail());
+            let label = session.events.label(&session.peer, &format!("listening on {listen}"));
+            session.events.refused(&label, failure.reason.name(), failure.detail());
         })
     }
 
@@ -59,12 +61,12 @@ impl Listeners {
         let place = Arc::clone(&self.free).try_acquire_owned();
         let place = place
             .map_err(|_none| Failure::new(Reason::Busy, &format!("a client has at most {LISTENERS_MAX} listeners")))?;
-        let bound = Bound::open_for_client(listen).map_err(|why| Failure::new(Reason::Other, &why))?;
+        let bound = Bound::open_for_client(listen).map_err(|why| Failure::new(Reason::Other, &why.to_string()))?;
         let way = Way {
             sessions: Sessions::One(Arc::clone(session)),
             request: Box::new(move |origin| Message::Arrived { id, origin }),
             shown: session.peer.clone(),
-            report: Arc::clone(&session.report),
+            events: Arc::clone(&session.events),
             places: Arc::clone(&self.places),
         };
         let (listen, mut tasks) = (bound.listen.clone(), JoinSet::new());
@@ -73,7 +75,7 @@ impl Listeners {
     }
 
     /// Waits until all are closed, after the end of the connection. No other one can be opened then.
-    pub(super) async fn all_closed(&self) {
+    pub async fn all_closed(&self) {
         let _all = self.free.acquire_many(LISTENERS_MAX as u32).await;
         self.free.close();
     }
@@ -110,8 +112,8 @@ impl OtherRequests for Listeners {
 }
 
 impl OpenListener {
-    /// Its ports are free afterwards.
-    pub(super) async fn close(mut self) {
+    /// Closes it. Its ports are free afterwards.
+    pub async fn close(mut self) {
         self.tasks.shutdown().await;
     }
 }

@@ -17,19 +17,19 @@ const LOCAL_TIME: Duration = Duration::from_secs(5);
 
 /// Where the connections come from that this process makes to the program.
 #[derive(Default)]
-pub(super) struct Published {
+pub struct Published {
     /// By the address of this process's socket.
     origins: Mutex<BTreeMap<SocketAddr, SocketAddr>>,
 }
 
 /// The origin of a connection is known until this is dropped.
-pub(super) struct Named {
+pub struct KnownOrigin {
     published: Arc<Published>,
     address: SocketAddr,
 }
 
-/// For the user.
-pub(super) fn port_of_program(port: u16) -> String {
+/// A port of the program, in words.
+pub fn port_of_program(port: u16) -> String {
     format!("port {port} of the program")
 }
 
@@ -37,12 +37,12 @@ impl Published {
     /// Connects to a port of this host, whose program believes that `origin` does.
     ///
     /// # Errors
-    /// For the far program.
-    pub(super) async fn connect(
+    /// If the program does not listen, or the system refuses: for the far program.
+    pub async fn connect(
         self: &Arc<Self>,
         port: u16,
         origin: Option<SocketAddr>,
-    ) -> Result<(Socket, Option<Named>), Failure> {
+    ) -> Result<(Socket, Option<KnownOrigin>), Failure> {
         let connected = match self.connect_to(Ipv4Addr::LOCALHOST.into(), port, origin).await {
             // A program may listen for one of them only.
             Err(error) => self.connect_to(Ipv6Addr::LOCALHOST.into(), port, origin).await.map_err(|_| error),
@@ -60,14 +60,14 @@ impl Published {
         ip: IpAddr,
         port: u16,
         origin: Option<SocketAddr>,
-    ) -> io::Result<(Socket, Option<Named>)> {
+    ) -> io::Result<(Socket, Option<KnownOrigin>)> {
         let socket = if ip.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         socket.bind(SocketAddr::new(ip, 0))?;
         let address = socket.local_addr()?;
         // Before the program can accept it.
         let named = origin.map(|origin| {
             self.origins().insert(address, origin);
-            Named { published: Arc::clone(self), address }
+            KnownOrigin { published: Arc::clone(self), address }
         });
         let connected = timeout(LOCAL_TIME, socket.connect(SocketAddr::new(ip, port))).await;
         let stream = connected.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
@@ -76,7 +76,7 @@ impl Published {
 
     /// Where a connection comes from that the kernel says to come from `address`, as a socket of this
     /// family has it. `None` if it is none of ours, or the family has no such address.
-    pub(super) fn origin(&self, address: SocketAddr) -> Option<SocketAddr> {
+    pub fn origin(&self, address: SocketAddr) -> Option<SocketAddr> {
         let canonical = SocketAddr::new(address.ip().to_canonical(), address.port());
         let origin = self.origins().get(&canonical).copied()?;
         match (address, origin.ip()) {
@@ -91,7 +91,7 @@ impl Published {
     }
 }
 
-impl Drop for Named {
+impl Drop for KnownOrigin {
     fn drop(&mut self) {
         self.published.origins().remove(&self.address);
     }

@@ -15,13 +15,12 @@ use tokio::time::timeout;
 
 use super::socket::Socket;
 use super::sources::Sources;
-use crate::cli::serving::sandbox::unreadable_name_file;
 
 /// The time to look up a name.
 const LOOKUP_TIME: Duration = Duration::from_secs(10);
 
 /// The time to connect, over all addresses of a name.
-pub(crate) const DIAL_TIME: Duration = Duration::from_secs(20);
+pub const DIAL_TIME: Duration = Duration::from_secs(20);
 
 /// Addresses of a name that are tried.
 const ADDRESSES_MAX: usize = 8;
@@ -29,15 +28,18 @@ const ADDRESSES_MAX: usize = 8;
 /// The time that an attempt has before the next address is tried beside it (RFC 8305, section 8).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
+/// Says what may be wrong with this host where a name cannot be looked up: text that is appended to the message.
+pub type LookupAdvice = fn() -> Option<String>;
+
 /// A socket to a target.
-pub(super) enum Dialled {
+pub(crate) enum Dialled {
     Stream(Socket),
     Packets(UdpSocket),
 }
 
 impl Dialled {
     /// The address of this end.
-    pub(super) fn local_addr(&self) -> Option<SocketAddr> {
+    pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
         match self {
             Self::Stream(socket) => socket.local_addr(),
             Self::Packets(socket) => socket.local_addr().ok(),
@@ -46,7 +48,12 @@ impl Dialled {
 }
 
 /// Connects to `target` from `sources`, as far as `policy` allows it; without one, everything is allowed.
-pub(super) async fn dial(target: &Target, policy: Option<&Policy>, sources: Sources) -> Result<Dialled, Failure> {
+pub(crate) async fn dial(
+    target: &Target,
+    policy: Option<&Policy>,
+    sources: Sources,
+    advice: LookupAdvice,
+) -> Result<Dialled, Failure> {
     let verdict = policy.map_or(Verdict::Allowed, |policy| policy.verdict(target));
     if verdict == Verdict::Refused {
         return Err(not_allowed(target));
@@ -55,7 +62,7 @@ pub(super) async fn dial(target: &Target, policy: Option<&Policy>, sources: Sour
         Target::Unix(path) => return dial_unix(path).await,
         Target::Host(protocol, address) => (*protocol, address),
     };
-    let mut addresses = resolve(address).await?;
+    let mut addresses = resolve(address, advice).await?;
     if verdict == Verdict::ByAddress {
         addresses.retain(|address| policy.is_some_and(|policy| policy.allows_address(protocol, *address)));
         if addresses.is_empty() {
@@ -71,17 +78,14 @@ pub(super) async fn dial(target: &Target, policy: Option<&Policy>, sources: Sour
 }
 
 /// The first connection that any of these addresses gives, of which there is at least one. Each is tried
-/// when the attempt before has failed or has taken [`ATTEMPT_DELAY`].
+/// when the attempt before has failed or has taken 250 ms.
 ///
 /// # Errors
 /// The one that came last, if no address gives any.
 ///
 /// # Panics
 /// If `connect` does.
-pub(crate) async fn first_connected<T, E, F>(
-    addresses: Vec<SocketAddr>,
-    connect: impl Fn(SocketAddr) -> F,
-) -> Result<T, E>
+pub async fn first_connected<T, E, F>(addresses: Vec<SocketAddr>, connect: impl Fn(SocketAddr) -> F) -> Result<T, E>
 where
     T: Send + 'static,
     E: Send + 'static,
@@ -109,7 +113,7 @@ where
 
 /// The addresses that are tried: the families by turns, beginning with that of the first (RFC 8305,
 /// section 4).
-pub(crate) fn to_try(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+pub fn to_try(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let first_is_ipv4 = addresses.first().is_some_and(SocketAddr::is_ipv4);
     let (first, other): (Vec<_>, Vec<_>) =
         addresses.into_iter().partition(|address| address.is_ipv4() == first_is_ipv4);
@@ -151,18 +155,19 @@ async fn dial_unix(path: &UnixPath) -> Result<Dialled, Failure> {
 }
 
 /// The addresses of a host.
-pub(crate) async fn resolve(address: &Address) -> Result<Vec<SocketAddr>, Failure> {
+///
+/// # Errors
+/// If its name cannot be looked up in 10 s. The message ends with the `advice`.
+pub async fn resolve(address: &Address, advice: LookupAdvice) -> Result<Vec<SocketAddr>, Failure> {
     match &address.host {
         Host::Ip(ip) => Ok(vec![SocketAddr::new(*ip, address.port)]),
-        Host::Name(name) => resolve_name(name, address.port).await,
+        Host::Name(name) => resolve_name(name, address.port, advice).await,
     }
 }
 
-async fn resolve_name(name: &HostName, port: u16) -> Result<Vec<SocketAddr>, Failure> {
+async fn resolve_name(name: &HostName, port: u16, advice: LookupAdvice) -> Result<Vec<SocketAddr>, Failure> {
     let failed = |reason, why: &str| {
-        let advice = unreadable_name_file().map_or_else(String::new, |file| {
-            format!("; {file} was replaced, and the server's sandbox does not let it read the new one: start it again")
-        });
+        let advice = advice().unwrap_or_default();
         Failure::new(reason, &format!("cannot look up {name}: {why}{advice}"))
     };
     match timeout(LOOKUP_TIME, tokio::net::lookup_host((name.as_str(), port))).await {
@@ -173,7 +178,7 @@ async fn resolve_name(name: &HostName, port: u16) -> Result<Vec<SocketAddr>, Fai
 }
 
 /// The addresses of a name that a client asks for, as far as `policy` allows it: at least one.
-pub(super) async fn look_up(name: &HostName, policy: &Policy) -> Result<Vec<IpAddr>, Failure> {
+pub(crate) async fn look_up(name: &HostName, policy: &Policy, advice: LookupAdvice) -> Result<Vec<IpAddr>, Failure> {
     let not_allowed = || {
         let detail = format!("the server does not allow to look up {name} (no --target has the name or its addresses)");
         Failure::new(Reason::NotAllowed, &detail)
@@ -182,7 +187,7 @@ pub(super) async fn look_up(name: &HostName, policy: &Policy) -> Result<Vec<IpAd
     if verdict == Verdict::Refused {
         return Err(not_allowed());
     }
-    let mut found = resolve_name(name, 0).await?.into_iter().map(|address| address.ip()).collect::<Vec<_>>();
+    let mut found = resolve_name(name, 0, advice).await?.into_iter().map(|address| address.ip()).collect::<Vec<_>>();
     if verdict == Verdict::ByAddress {
         found.retain(|ip| policy.may_reach(*ip));
         if found.is_empty() {

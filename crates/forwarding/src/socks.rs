@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::carry::{Answer, Carried, Local, carry};
+use super::frames;
 use bytes::BytesMut;
 use forward::address::{Address, Protocol, Target};
 use forward::flows::Flows;
@@ -13,16 +15,14 @@ use forward::socks::{
     MESSAGE_LEN_MAX, METHOD_CHOSEN, Parsed, Reply, Request, Stage, parse_greeting, parse_request, parse_udp, put_reply,
     refusal,
 };
-use forwarding::carry::{Answer, Carried, Local, carry};
-use forwarding::frames;
 use net::MonotonicClock;
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::datagrams::open_flow;
+use super::events::Events;
 use super::handshakes::{Handshake, Handshakes};
-use super::report::Report;
 use super::session::{Session, Streams};
 use super::sessions::Sessions;
 use super::socket::Socket;
@@ -46,10 +46,13 @@ const FORGOTTEN_AFTER: units::Duration = units::Duration::from_secs(600);
 const NONE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// What the proxy's connections share.
-pub(super) struct Proxy {
-    pub(super) sessions: Sessions,
-    pub(super) report: Arc<Report>,
-    pub(super) handshakes: Arc<Handshakes>,
+pub struct Proxy {
+    /// The connection to the other end.
+    pub sessions: Sessions,
+    /// Takes what becomes of the connections.
+    pub events: Arc<dyn Events>,
+    /// The clients that wait for their answers.
+    pub handshakes: Arc<Handshakes>,
 }
 
 /// Why a client gets no connection.
@@ -62,7 +65,7 @@ struct NotConnected {
 
 impl Proxy {
     /// Serves one connection from `origin`.
-    pub(super) async fn serve(&self, socket: Socket, origin: SocketAddr) {
+    pub async fn serve(&self, socket: Socket, origin: SocketAddr) {
         let mut buffer = BytesMut::with_capacity(MESSAGE_LEN_MAX);
         let handshake = self.handshakes.begin();
         let served = match negotiate(socket, &mut buffer, &handshake).await {
@@ -88,7 +91,7 @@ impl Proxy {
         early: BytesMut,
         handshake: Handshake,
     ) -> io::Result<()> {
-        let label = self.report.label(&origin, &address);
+        let label = self.events.label(&origin, &address);
         let opened = tokio::select! {
             opened = self.open(address) => opened,
             // The client does not want it any more; dropping the streams tells the other end.
@@ -98,7 +101,7 @@ impl Proxy {
         let ((mut send, recv), local) = match opened {
             Ok(opened) => opened,
             Err(NotConnected { kind, message, reply }) => {
-                self.report.refused(&label, kind, &message);
+                self.events.refused(&label, kind, &message);
                 return refuse(socket, reply).await;
             }
         };
@@ -106,23 +109,23 @@ impl Proxy {
         put_reply(Reply::Succeeded, local.unwrap_or(NONE), &mut reply);
         socket.write_all(&reply).await?;
         drop(handshake);
-        self.report.opened(&label);
+        self.events.opened(&label);
         let carried = Carried::default();
         if !early.is_empty() {
             carried.sent.fetch_add(early.len() as u64, std::sync::atomic::Ordering::Relaxed);
             send.write_chunk_async(early.freeze()).await.map_err(io::Error::from)?;
         }
         let result = carry(socket, (send, recv), &carried, Answer::Given).await;
-        self.report.closed(&label, &carried, &result);
+        self.events.closed(&label, &carried, &result);
         Ok(())
     }
 
     /// Streams that lead to `address`, and the far host's address of the connection there.
     async fn open(&self, address: Address) -> Result<(Streams, Option<SocketAddr>), NotConnected> {
         let failed = |kind, message| NotConnected { kind, message, reply: Reply::Failed };
-        let session = self.sessions.get().await.map_err(|why| failed("not_connected", why))?;
+        let session = self.sessions.get().await.map_err(|why| failed("not_connected", why.to_string()))?;
         let request = Message::Open { target: Target::Host(Protocol::Tcp, address) };
-        let (send, mut recv) = session.open(&request).await.map_err(|error| failed("not_opened", error))?;
+        let (send, mut recv) = session.open(&request).await.map_err(|error| failed("not_opened", error.to_string()))?;
         match frames::answer(&mut recv).await {
             Ok(local) => Ok(((send, recv), local)),
             Err(failure) => {
@@ -164,11 +167,11 @@ impl Proxy {
             opening.send(&session, payload, &mut batch);
             let _displaced = flows.insert(clock.now(), key, (Arc::clone(&session), Arc::clone(&opening)));
             let _idle = flows.poll_idle(clock.now());
-            let label = self.report.label(&from, &format!("udp:{target}"));
-            let (end, report) = (FlowEnd::socks(Arc::clone(relay), from, &target), Arc::clone(&self.report));
+            let label = self.events.label(&from, &format!("udp:{target}"));
+            let (end, events) = (FlowEnd::socks(Arc::clone(relay), from, &target), Arc::clone(&self.events));
             tasks.spawn(async move {
                 let request = Message::Open { target: Target::Host(Protocol::Udp, target) };
-                open_flow(&session, &request, &label, end, &opening, waiting, &report).await;
+                open_flow(&session, &request, &label, end, &opening, waiting, &*events).await;
             });
         }
     }
@@ -177,13 +180,9 @@ impl Proxy {
 /// Reads the greeting and the request of a client. What follows them stays in `buffer`.
 ///
 /// # Errors
-/// If they are malformed, or take more than [`HANDSHAKE_TIME`], or the command ends. The client has its answer
+/// If they are malformed, or take more than 20 s, or the handshakes are ended. The client has its answer
 /// then.
-pub(crate) async fn negotiate(
-    socket: Socket,
-    buffer: &mut BytesMut,
-    handshake: &Handshake,
-) -> io::Result<(Socket, Request)> {
+pub async fn negotiate(socket: Socket, buffer: &mut BytesMut, handshake: &Handshake) -> io::Result<(Socket, Request)> {
     let mut stage = Stage::Greeting;
     let negotiated = tokio::select! {
         negotiated = timeout(HANDSHAKE_TIME, read_request(&socket, buffer, &mut stage)) => negotiated,
@@ -244,7 +243,10 @@ async fn read_message<T>(socket: &Socket, buffer: &mut BytesMut, parse: fn(&[u8]
 
 /// Gives a client a socket for its packets, which `relay` carries until the client closes its connection (RFC
 /// 1928, section 7).
-pub(crate) async fn associate<F: Future<Output = ()>>(
+///
+/// # Errors
+/// If the client's connection has failed.
+pub async fn associate<F: Future<Output = ()>>(
     socket: Socket,
     relay: impl FnOnce(Arc<UdpSocket>) -> F,
 ) -> io::Result<()> {
@@ -277,7 +279,10 @@ pub(crate) async fn associate<F: Future<Output = ()>>(
 }
 
 /// Answers that the request failed, and closes the connection in order.
-pub(crate) async fn refuse(socket: Socket, reply: Reply) -> io::Result<()> {
+///
+/// # Errors
+/// If the client's connection has failed.
+pub async fn refuse(socket: Socket, reply: Reply) -> io::Result<()> {
     let mut bytes = Vec::new();
     put_reply(reply, NONE, &mut bytes);
     timeout(REFUSAL_TIME, end_with(socket, &bytes)).await.unwrap_or(Ok(()))

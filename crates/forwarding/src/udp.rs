@@ -11,14 +11,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use super::carry::Carried;
 use bytes::Bytes;
 use forward::address::Address;
 use forward::flows::Flows;
 use forward::packet::{self, PAYLOAD_LEN_MAX};
 use forward::socks::{self, UDP_HEADER_LEN_MAX};
-use forwarding::carry::Carried;
-use litz::{Connection, DatagramError, RecvStream};
 use net::MonotonicClock;
+use quic_endpoint::{Connection, DatagramError, RecvStream};
 use tokio::net::UdpSocket;
 use tokio::sync::{Notify, mpsc};
 
@@ -26,16 +26,16 @@ use super::packet_runs::{Taken, send_all};
 use super::session::{Session, Streams};
 
 /// Packets that wait for the answer to the request of their flow; further ones are dropped.
-pub(super) const WAITING_MAX: usize = 16;
+pub(crate) const WAITING_MAX: usize = 16;
 
 /// Packets that are read from a socket before they leave together. More delay the first one.
-pub(super) const BATCH_MAX: usize = 64;
+pub(crate) const BATCH_MAX: usize = 64;
 
 /// The pause after an error of a socket that is not about one packet.
 const ERROR_PAUSE: Duration = Duration::from_millis(100);
 
 /// The flows of one connection.
-pub(super) struct Packets {
+pub(crate) struct Packets {
     flows: Mutex<Flows<u64, Arc<FlowEnd>>>,
     clock: MonotonicClock,
     /// Packets that were dropped: of no flow, or because a queue was full.
@@ -43,18 +43,18 @@ pub(super) struct Packets {
 }
 
 /// The end of a flow on this host.
-pub(super) struct FlowEnd {
+pub(crate) struct FlowEnd {
     sink: Sink,
     /// Notified when the flow has to end: it was idle, or made way for another one.
     is_over: Notify,
-    pub(super) carried: Carried,
+    pub(crate) carried: Carried,
 }
 
 /// A flow in the table of its connection.
-pub(super) struct AddedFlow<'a> {
+pub(crate) struct AddedFlow<'a> {
     packets: &'a Packets,
     flow: u64,
-    pub(super) end: Arc<FlowEnd>,
+    pub(crate) end: Arc<FlowEnd>,
 }
 
 impl Drop for AddedFlow<'_> {
@@ -65,7 +65,7 @@ impl Drop for AddedFlow<'_> {
 
 /// Packets for the other end that leave together.
 #[derive(Default)]
-pub(super) struct Batch {
+pub(crate) struct Batch {
     datagrams: VecDeque<Bytes>,
 }
 
@@ -80,23 +80,24 @@ enum Sink {
 }
 
 /// A packet of any length.
-pub(crate) type PacketBuffer = Box<[u8; PAYLOAD_LEN_MAX + 1 + UDP_HEADER_LEN_MAX]>;
+pub type PacketBuffer = Box<[u8; PAYLOAD_LEN_MAX + 1 + UDP_HEADER_LEN_MAX]>;
 
-pub(crate) fn packet_buffer() -> PacketBuffer {
+/// Memory for a packet of any length, with the header of SOCKS.
+pub fn packet_buffer() -> PacketBuffer {
     let buffer = vec![0; PAYLOAD_LEN_MAX + 1 + UDP_HEADER_LEN_MAX].into_boxed_slice();
     buffer.try_into().unwrap_or_else(|_| unreachable!("it has this length"))
 }
 
 impl FlowEnd {
-    pub(super) fn connected(socket: Arc<UdpSocket>) -> Self {
+    pub(crate) fn connected(socket: Arc<UdpSocket>) -> Self {
         Self::of(Sink::Connected(socket))
     }
 
-    pub(super) fn to(socket: Arc<UdpSocket>, origin: SocketAddr) -> Self {
+    pub(crate) fn to(socket: Arc<UdpSocket>, origin: SocketAddr) -> Self {
         Self::of(Sink::To(socket, origin))
     }
 
-    pub(super) fn socks(socket: Arc<UdpSocket>, client: SocketAddr, target: &Address) -> Self {
+    pub(crate) fn socks(socket: Arc<UdpSocket>, client: SocketAddr, target: &Address) -> Self {
         let mut header = Vec::new();
         socks::put_udp_header(target, &mut header);
         Self::of(Sink::Socks(socket, client, header))
@@ -125,7 +126,7 @@ impl FlowEnd {
 }
 
 impl Packets {
-    pub(super) fn new(idle_time: units::Duration, count_max: usize) -> Self {
+    pub(crate) fn new(idle_time: units::Duration, count_max: usize) -> Self {
         Self {
             flows: Mutex::new(Flows::new(idle_time, count_max)),
             clock: MonotonicClock::start(),
@@ -135,7 +136,7 @@ impl Packets {
 
     /// Adds a flow until the result is dropped. If there are too many, the one that was idle longest
     /// ends.
-    pub(super) fn add(&self, flow: u64, end: FlowEnd) -> AddedFlow<'_> {
+    pub(crate) fn add(&self, flow: u64, end: FlowEnd) -> AddedFlow<'_> {
         let end = Arc::new(end);
         if let Some(displaced) = self.lock().insert(self.clock.now(), flow, Arc::clone(&end)) {
             displaced.is_over.notify_one();
@@ -144,13 +145,13 @@ impl Packets {
     }
 
     /// Ends the flows that were idle too long.
-    pub(super) fn end_idle(&self) {
+    pub(crate) fn end_idle(&self) {
         let idle = self.lock().poll_idle(self.clock.now());
         idle.iter().for_each(|flow| flow.is_over.notify_one());
     }
 
     /// Takes packets from the connection. Those of no flow are dropped: their flow may have ended.
-    pub(super) fn deliver<'a>(&self, packets: impl IntoIterator<Item = &'a [u8]>) {
+    pub(crate) fn deliver<'a>(&self, packets: impl IntoIterator<Item = &'a [u8]>) {
         let (mut current, mut payloads) = (None, Vec::new());
         for bytes in packets {
             let Some((flow, at)) = packet::decode(bytes) else {
@@ -180,7 +181,7 @@ impl Packets {
 
     /// Sends a packet of a flow to the other end: with `batch` if it fits into a datagram, else as a message, which
     /// is dropped if the queue for them is full.
-    pub(super) fn send(&self, connection: &Connection, flow: u64, end: &FlowEnd, payload: &[u8], batch: &mut Batch) {
+    pub(crate) fn send(&self, connection: &Connection, flow: u64, end: &FlowEnd, payload: &[u8], batch: &mut Batch) {
         let _used = self.lock().use_now(self.clock.now(), &flow);
         end.carried.sent.fetch_add(payload.len() as u64, Ordering::Relaxed);
         let bytes = Bytes::from(packet::encode(flow, payload));
@@ -199,7 +200,7 @@ impl Packets {
 
     /// Sends what is in a batch. Waits for space, so that packets wait in the buffer of their socket, which drops
     /// them when it is full, as any link does.
-    pub(super) async fn flush(&self, connection: &Connection, batch: &mut Batch) {
+    pub(crate) async fn flush(&self, connection: &Connection, batch: &mut Batch) {
         let datagrams = &mut batch.datagrams;
         while !datagrams.is_empty() {
             match poll_fn(|context| connection.poll_send_datagrams(datagrams, context.waker())).await {
@@ -219,7 +220,7 @@ impl Packets {
     }
 
     /// Carries the packets of a connected socket to the other end, until the flow is over.
-    pub(super) async fn carry(
+    pub(crate) async fn carry(
         &self,
         connection: &Connection,
         flow: u64,
@@ -271,7 +272,7 @@ async fn is_over(end: &FlowEnd, recv: &mut RecvStream) {
 }
 
 /// A flow that this end has opened, or is opening.
-pub(super) struct Opening {
+pub(crate) struct Opening {
     /// Packets before the answer has come.
     waiting: mpsc::Sender<Bytes>,
     opened: OnceLock<(u64, Arc<FlowEnd>)>,
@@ -279,13 +280,13 @@ pub(super) struct Opening {
 
 impl Opening {
     /// A flow, and the packets that wait for its answer.
-    pub(super) fn new() -> (Arc<Self>, mpsc::Receiver<Bytes>) {
+    pub(crate) fn new() -> (Arc<Self>, mpsc::Receiver<Bytes>) {
         let (waiting, packets) = mpsc::channel(WAITING_MAX);
         (Arc::new(Self { waiting, opened: OnceLock::new() }), packets)
     }
 
     /// Sends a packet with `batch`, or keeps it until the flow is open; false if the flow has ended.
-    pub(super) fn send(&self, session: &Session, payload: &[u8], batch: &mut Batch) -> bool {
+    pub(crate) fn send(&self, session: &Session, payload: &[u8], batch: &mut Batch) -> bool {
         if self.waiting.is_closed() {
             return false;
         }
@@ -298,7 +299,7 @@ impl Opening {
     }
 
     /// Keeps the flow open until it is over. `waiting` is the other end of [`new`](Self::new).
-    pub(super) async fn run(
+    pub(crate) async fn run(
         &self,
         connection: &Connection,
         packets: &Packets,
