@@ -5,8 +5,8 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Activity {
-    /// Between the driver's turns. Under `inline` this is the application and its calls, otherwise
-    /// almost nothing.
+    /// Time between the driver's turns. Under `inline` the application and its calls run then;
+    /// otherwise the time is almost zero.
     Application,
     /// Processing requests of the application: written chunks, opened streams, flow-control credit.
     Serve,
@@ -32,8 +32,8 @@ pub enum Activity {
     Poll,
     /// Sleeping, including falling asleep and waking up.
     Waiting,
-    /// Longer than any activity takes: the system gave the processor to another thread. Between
-    /// turns, the application may have been busy instead.
+    /// Time taken by another thread: the gap was longer than any activity takes. Between turns, the
+    /// application may have been busy instead.
     TakenAway,
 }
 
@@ -72,7 +72,7 @@ impl Activity {
         Self::TakenAway,
     ];
 
-    /// Its name in files, and its label.
+    /// Returns its name in files, and its label.
     const fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::Application => ("application", "application and its calls"),
@@ -92,17 +92,17 @@ impl Activity {
         }
     }
 
-    /// Its name in files, which never changes.
+    /// Returns its name in files, which never changes.
     pub const fn id(self) -> &'static str {
         self.names().0
     }
 
-    /// Its label for output to the user.
+    /// Returns its label for output to the user.
     pub const fn label(self) -> &'static str {
         self.names().1
     }
 
-    /// The processors that may run it.
+    /// Returns the processors that may run it.
     pub const fn kind(self) -> ActivityKind {
         match self {
             Self::Seal => ActivityKind::Parallel,

@@ -45,12 +45,12 @@ pub enum Flush {
     /// The data is sent.
     Now,
     /// If a full batch of the connection was just sent, the rest waits for the next call, which
-    /// usually brings more data. Without this, a writer that runs the driver itself would pay for a
-    /// system call for every rest.
+    /// usually brings more data. Otherwise a writer that runs the driver itself would pay for a
+    /// system call for every remainder.
     Cork,
 }
 
-/// The work of a turn.
+/// Work done in a turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Work {
     /// Connections with requests.
@@ -61,17 +61,17 @@ pub struct Work {
     pub fired: usize,
     /// Batches sent.
     pub sent: usize,
-    /// Connections have more to send than a turn allows, or [corked](Flush::Cork) data.
+    /// Whether connections have more to send than a turn allows, or [corked](Flush::Cork) data.
     pub has_more: bool,
 }
 
 /// The limits of a driver.
 #[derive(Debug, Clone, Copy)]
 pub struct DriverLimits {
-    /// Limit of connections from peers that are handshaking or wait to be accepted. Further peers
-    /// get no answer, so that they retry.
+    /// Maximum number of connections from peers that are handshaking or wait to be accepted.
+    /// Further peers get no answer, so that they retry.
     pub half_open_max: usize,
-    /// Limit of connections, including those that are closing.
+    /// Maximum number of connections, including those that are closing.
     pub connections_max: usize,
 }
 
@@ -79,7 +79,7 @@ pub struct DriverLimits {
 pub type DriverSocket<E> =
     LocalSocket<<E as Env>::Protocol, <E as Env>::Socket, Option<InFlightBatch<<E as Env>::Protocol>>>;
 
-/// Which processor serves a socket of a driver.
+/// Processor that serves a socket of a driver.
 pub enum Place<E: Env> {
     /// The driver.
     Local(DriverSocket<E>),
@@ -96,24 +96,24 @@ type AppOf<E> = <<E as Env>::Protocol as Protocol>::Application;
 
 type Buffers<E> = <<E as Env>::Socket as Socket<<E as Env>::Protocol>>::Buffers;
 
-/// Runs the protocol of all connections over all sockets of one endpoint, or of one of several
-/// drivers of it.
+/// A driver: runs the protocol of all connections over all sockets of one endpoint, or of one of
+/// several drivers of it.
 pub struct Driver<E: Env> {
     env: E,
     shared: Arc<Shared<AppOf<E>>>,
-    /// The inlets of all drivers of the endpoint. Empty if this is the only one.
+    /// The inlets of all drivers of the endpoint. Empty if this driver is the only one.
     inlets: Vec<Arc<Inlet<<E::Protocol as Protocol>::Batch>>>,
     protocol: E::Protocol,
     sockets: Vec<SocketSlot<DriverSocket<E>>>,
     offload: E::Offload,
     entries: Slab<ConnectionEntry<E::Protocol>>,
     timers: Timers,
-    /// Connections that wait for a visit, each at most once.
+    /// Connections that wait for a visit, without duplicates.
     run: RunQueue,
     interactive: Interactive,
     buffers: Buffers<E>,
     limits: DriverLimits,
-    /// The connection that is being processed. A panic is attributed to it.
+    /// Connection that is being processed. A panic is attributed to it.
     visited: Option<ConnectionKey>,
     /// Connections that wait for space in the crypto pool.
     await_pool: Vec<ConnectionKey>,
@@ -122,10 +122,10 @@ pub struct Driver<E: Env> {
     await_receiver: Vec<ConnectionKey>,
     /// Connections whose receive half will be detached when the receive worker pauses.
     detaching: Vec<ConnectionKey>,
-    /// The receive worker waits until the driver has detached them.
+    /// Whether the receive worker waits until the driver has detached them.
     is_receiver_paused: bool,
     closes_all: bool,
-    /// Further batches from the socket of the current one are waiting.
+    /// Whether further batches from the socket of the current one are waiting.
     has_more_arrivals: bool,
     /// See [`Driver::unrouted_packets`] and [`Driver::replies`].
     unrouted_packets: u64,
@@ -138,8 +138,8 @@ pub struct Driver<E: Env> {
 }
 
 impl<E: Env> Driver<E> {
-    /// Creates a driver of `sockets`, whose local addresses are in `shared`. `inlets` are those of
-    /// all drivers of the endpoint by index, or empty if this is the only one.
+    /// Creates a driver of `sockets`, whose local addresses are in `shared`. `inlets` holds the
+    /// inlets of all drivers of the endpoint by index, or nothing if this driver is the only one.
     ///
     /// # Panics
     /// If there are more sockets than [`SOCKETS_MAX`], or another number of addresses.
@@ -196,48 +196,49 @@ impl<E: Env> Driver<E> {
         }
     }
 
-    /// Its environment.
+    /// Returns its environment.
     pub fn env(&self) -> &E {
         &self.env
     }
 
-    /// Its environment.
+    /// Returns its environment.
     pub fn env_mut(&mut self) -> &mut E {
         &mut self.env
     }
 
-    /// The state that it shares with its handles.
+    /// Returns the state that it shares with its handles.
     pub fn shared(&self) -> &Arc<Shared<AppOf<E>>> {
         &self.shared
     }
 
-    /// The socket with this index, if the driver serves it.
+    /// Returns the socket with this index, if the driver serves it.
     pub fn socket(&self, index: usize) -> Option<&DriverSocket<E>> {
         self.sockets.get(index)?.as_local()
     }
 
-    /// The socket with this index, if the driver serves it.
+    /// Returns the socket with this index, if the driver serves it.
     pub fn socket_mut(&mut self, index: usize) -> Option<&mut DriverSocket<E>> {
         self.sockets.get_mut(index)?.as_local_mut()
     }
 
-    /// The number of sockets, including those of workers.
+    /// Returns the number of sockets, including those of workers.
     pub fn socket_count(&self) -> usize {
         self.sockets.len()
     }
 
-    /// The connections.
+    /// Returns the connections.
     pub fn connections(&self) -> impl Iterator<Item = &<E::Protocol as Protocol>::Connection> {
         self.entries.iter().map(|entry| &entry.connection)
     }
 
-    /// The number of received packets that were passed to no connection and no other driver,
-    /// including those that workers dropped.
+    /// Returns the number of received packets that were passed to no connection and no other
+    /// driver, including those that workers dropped.
     pub fn unrouted_packets(&self) -> u64 {
         self.unrouted_packets + self.offload.dropped_packets()
     }
 
-    /// The number of packets sent that belong to no connection, through sockets of the driver.
+    /// Returns the number of sent packets that belong to no connection, through sockets of the
+    /// driver.
     pub fn replies(&self) -> u64 {
         self.replies
     }
@@ -257,12 +258,12 @@ impl<E: Env> Driver<E> {
         Work { requests, received, fired, sent, has_more: !self.run.is_empty() }
     }
 
-    /// When the next turn is due; `now` if there is work.
+    /// Returns the time at which the next turn is due; `now` if there is work.
     pub fn due_at(&self, now: Instant) -> Option<Instant> {
         if self.is_busy() { Some(now) } else { self.next_deadline().map(|at| at.max(now)) }
     }
 
-    /// Whether there is work now.
+    /// Returns whether there is work now.
     pub fn is_busy(&self) -> bool {
         let receives = self.offload.has_space_for_arrivals();
         let is_busy = !self.run.is_empty()
@@ -277,30 +278,31 @@ impl<E: Env> Driver<E> {
         }
     }
 
-    /// The next deadline for which nothing wakes the driver.
+    /// Returns the next deadline for which nothing wakes the driver.
     pub fn next_deadline(&self) -> Option<Instant> {
         let retries = self.local_sockets().filter_map(LocalSocket::retry_at);
         let others = self.timers.next().into_iter().chain(self.offload.deadline()).chain(self.protocol.poll_timeout());
         others.chain(retries).min()
     }
 
-    /// Whether the driver's thread should yield the processor, because background bulk has used it
-    /// while interactive data is expected. Resets the condition.
+    /// Returns whether the driver's thread should yield the processor, because background bulk has
+    /// used it while interactive data is expected. Resets the condition.
     pub fn take_yield_due(&mut self) -> bool {
         self.interactive.take_yield_due()
     }
 
-    /// The queue in which other drivers put batches for this one. `None` if there are no others.
+    /// Returns the queue into which other drivers put batches for this one. `None` if there are no
+    /// others.
     fn inlet(&self) -> Option<&Inlet<<E::Protocol as Protocol>::Batch>> {
         self.inlets.get(self.shared.index).map(|inlet| &**inlet)
     }
 
-    /// The sockets that the driver serves.
+    /// Returns the sockets that the driver serves.
     fn local_sockets(&self) -> impl Iterator<Item = &DriverSocket<E>> {
         self.sockets.iter().filter_map(SocketSlot::as_local)
     }
 
-    /// Whether this socket takes packets now.
+    /// Returns whether this socket accepts packets now.
     fn socket_has_space(&self, index: usize) -> bool {
         match &self.sockets[index].place {
             SocketPlace::Local(socket) => socket.has_space(),
@@ -311,7 +313,7 @@ impl<E: Env> Driver<E> {
     // ── Requests of the application ──────────────────────────────────────────────────────────────
 
     fn take_todo(&mut self) -> usize {
-        // A turn that a panic ended early may have left requests. They go first.
+        // A turn that a panic ended early may have left requests, which are processed first.
         let due = self.shared.take_dirty(&mut self.dirty);
         let mut requests = 0;
         while let Some(cell) = self.dirty.pop() {
@@ -362,7 +364,7 @@ impl<E: Env> Driver<E> {
         }
     }
 
-    /// Whether all connections are closed and the sockets have accepted the last packets.
+    /// Returns whether all connections are closed and the sockets have accepted the last packets.
     pub fn is_drained(&mut self) -> bool {
         let holds_packets = self.local_sockets().any(|socket| !socket.has_space());
         if !self.closes_all || !self.run.is_empty() || holds_packets {
@@ -376,8 +378,8 @@ impl<E: Env> Driver<E> {
         if !keys.into_iter().all(|key| self.entries.get_mut(key).is_none_or(is_drained)) {
             return false;
         }
-        // Checked last because it sends a request to the workers. A batch may still wait there for
-        // socket space.
+        // This is checked last because it sends a request to the workers. A batch may still wait
+        // there for socket space.
         self.offload.is_drained(self.env.now())
     }
 
@@ -427,12 +429,12 @@ impl<E: Env> Driver<E> {
         let now = self.env.now();
         let dropped = entry.connection.lose_receive_half(now, EndReason::EndpointClosed);
         self.note_unrouted(dropped);
-        // Has no effect if the handles have ended already.
+        // The call has no effect if the handles have ended already.
         entry.connection.end(now, EndReason::EndpointClosed);
     }
 }
 
-/// Handles must not wait for a driver that has ended, whatever the reason.
+/// Ends the handles, which must not wait for a driver that has ended for any reason.
 impl<E: Env> Drop for Driver<E> {
     fn drop(&mut self) {
         let keys: Vec<u32> = self.entries.keys().collect();

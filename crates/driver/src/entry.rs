@@ -7,8 +7,7 @@ use units::{Duration, Instant};
 use crate::protocol::{CellOf, Protocol};
 use crate::shared::{Entered, HalfOpen};
 
-/// The wait after the system refused a batch: the first one, and the limit. Each consecutive
-/// refusal doubles it.
+/// First wait after the system refused a batch. Each consecutive refusal doubles it.
 const REFUSED_WAIT_MIN: Duration = Duration::from_millis(5);
 const REFUSED_WAIT_MAX: Duration = Duration::from_secs(1);
 
@@ -24,13 +23,13 @@ pub(crate) struct ConnectionEntry<P: Protocol> {
     pub(crate) is_scheduled: bool,
     /// A bit set of the full sockets whose queues it is in.
     pub(crate) awaits_space: u64,
-    /// Counts a connection from a peer during its handshake.
+    /// Count of a peer's connection during its handshake.
     pub(crate) half_open: Option<HalfOpen<P::Application>>,
-    /// Counts it among the connections of the endpoint.
+    /// Count of the connection among those of the endpoint.
     _entered: Entered<P::Application>,
     /// The number of consecutive refused batches.
     refusals: u32,
-    /// Nothing is sent before this time, because of refused batches.
+    /// Time before which nothing is sent, because of refused batches.
     pub(crate) refused_until: Option<Instant>,
 }
 
@@ -50,7 +49,7 @@ impl<P: Protocol> ConnectionEntry<P> {
         }
     }
 
-    /// Notes that the system refused a batch and that it will not be sent. The wait doubles with
+    /// Records that the system refused a batch and that it will not be sent. The wait doubles with
     /// each consecutive refusal, so that a lasting cause costs little.
     pub(crate) fn on_refused(&mut self, now: Instant) {
         let wait = REFUSED_WAIT_MIN * (1 << self.refusals.min(16));
@@ -58,7 +57,7 @@ impl<P: Protocol> ConnectionEntry<P> {
         self.refusals += 1;
     }
 
-    /// Notes that the system accepted a batch.
+    /// Records that the system accepted a batch.
     pub(crate) fn on_taken(&mut self) {
         self.refusals = 0;
         self.refused_until = None;

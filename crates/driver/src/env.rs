@@ -9,7 +9,7 @@ use crate::socket::Socket;
 
 /// A source of time. All clones of a clock return the same time.
 pub trait Clock: Clone {
-    /// The time. Never goes backwards.
+    /// Returns the time. Never goes backwards.
     fn now(&self) -> Instant;
 }
 
@@ -17,23 +17,23 @@ pub trait Clock: Clone {
 pub trait Env {
     /// The protocol that the driver runs.
     type Protocol: Protocol;
-    /// The type of the sockets that the driver itself serves.
+    /// Type of the sockets that the driver itself serves.
     type Socket: Socket<Self::Protocol>;
     /// The other processors.
     type Offload: Offload<Self::Protocol>;
     /// The clock of the other processors.
     type Clock: Clock;
 
-    /// The time. Never goes backwards.
+    /// Returns the time. Never goes backwards.
     fn now(&self) -> Instant;
 
-    /// Whether a connection that panics ends alone. A simulation lets the panic end the run, because
-    /// it is a defect to be found.
+    /// Returns whether a panicking connection ends alone. A simulation lets the panic end the run,
+    /// because it is a defect that the run must reveal.
     fn isolates_panics(&self) -> bool {
         true
     }
 
-    /// Reports that the time since the last call was spent on this activity. Measurements account
+    /// Reports that the time since the last call was spent on this activity. Measurements attribute
     /// the time to it. A simulated processor advances its clock.
     fn lap(&self, activity: Activity) {
         let _ = activity;

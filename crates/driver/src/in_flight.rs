@@ -1,3 +1,3 @@
-//! Batches that a worker processes, with their connections.
+//! Batches in process at a worker, with their connections.
 
 pub use crate::protocol::{ConnectionRef, InFlightBatch, Receipt};

@@ -6,7 +6,8 @@ use std::task::Waker;
 
 use crate::sync::lock;
 
-/// Limit of waiting batches: 16 MiB. Further ones are dropped, as a network would.
+/// Maximum number of waiting batches: 16 MiB. Further batches are dropped, as a network would drop
+/// them.
 const MISROUTED_MAX: usize = 256;
 
 /// A batch, and the index of the socket of another driver that received it.
@@ -15,7 +16,7 @@ pub(crate) struct MisroutedBatch<B> {
     pub(crate) batch: B,
 }
 
-/// A queue in which the other drivers of an endpoint put batches of this driver's connections.
+/// A queue into which the other drivers of an endpoint put batches of this driver's connections.
 pub struct Inlet<B> {
     waker: Waker,
     queue: Mutex<Queue<B>>,
@@ -46,7 +47,7 @@ impl<B> Inlet<B> {
         true
     }
 
-    /// The next batch, and whether the one after it is from the same socket.
+    /// Returns the next batch, and whether the one after it is from the same socket.
     pub(crate) fn pop(&self) -> Option<(MisroutedBatch<B>, bool)> {
         let mut queue = lock(&self.queue);
         let misrouted = queue.batches.pop_front()?;
@@ -58,7 +59,7 @@ impl<B> Inlet<B> {
         lock(&self.queue).batches.is_empty()
     }
 
-    /// Called when the driver ends.
+    /// Closes the inlet when the driver ends.
     pub(crate) fn close(&self) {
         let mut queue = lock(&self.queue);
         queue.is_closed = true;

@@ -1,12 +1,12 @@
-//! The intake of the placement `pipeline`: a worker that receives for the receive worker, and does
-//! what needs no connection.
+//! Intake of the placement `pipeline`: a worker that receives for the receive worker, and does the
+//! work that needs no connection.
 //!
 //! ```text
 //!   sockets ─▶ intake: receive, parse, verify ── ring ─▶ receive worker: routes, receive halves
 //! ```
 //!
-//! The receive worker sees it as a socket, [`Intake`], so it is the same as under `split`. A full ring
-//! makes the intake receive nothing: what arrives waits in the sockets.
+//! The receive worker uses it as a socket, [`Intake`], so the worker is the same as under `split`.
+//! While the ring is full, the intake receives nothing and arrivals wait in the sockets.
 
 use std::convert::Infallible;
 use std::marker::PhantomData;
@@ -26,15 +26,15 @@ use crate::worker::{Arrived, HangLimit, IoRole, IoWorker, OwnerEnd, RingSizes, W
 /// The size of the ring to the receive worker: 4 MiB.
 const ARRIVALS_MAX: usize = 64;
 
-/// An intake that waits for space in the ring is woken when this many batches remain.
+/// Number of remaining batches at which an intake that waits for space in the ring is woken.
 const ARRIVALS_LOW: usize = ARRIVALS_MAX / 2;
 
 const _: () = assert!(ARRIVALS_LOW + RECV_BATCHES_MAX <= ARRIVALS_MAX, "an intake that is woken finds space");
 
-/// There are neither commands nor events.
+/// The link has neither commands nor events.
 const SIZES: RingSizes = RingSizes { commands: 1, events: 1, arrivals: ARRIVALS_MAX };
 
-/// Not used: the receive worker waits for packets, not for turns of the intake.
+/// This limit is not used: the receive worker waits for packets, not for turns of the intake.
 const HANG_LIMIT: HangLimit = HangLimit { interval: Duration::from_secs(1), misses_max: 1 };
 
 /// The receive worker's side of an intake. Dropping it ends the intake.
@@ -59,7 +59,7 @@ impl<P: Protocol> Intake<P> {
         (Self { link: owners, tally }, IoWorker::new(clock, vec![socket], workers, role))
     }
 
-    /// Its counters.
+    /// Returns its counters.
     pub fn tally(&self) -> &Arc<Tally> {
         &self.tally
     }
@@ -69,7 +69,7 @@ impl<P: Protocol> Socket<P> for Intake<P> {
     type Buffers = ();
 
     /// # Panics
-    /// If the intake has ended: nothing will arrive any more, so the receive worker ends, too.
+    /// If the intake has ended: no more packets will arrive, so the receive worker ends, too.
     fn receive(&mut self, _buffers: &mut (), batches: &mut Vec<P::Batch>) -> Received {
         for _ in 0..RECV_BATCHES_MAX {
             let Ok(arrived) = self.link.arrivals.pop() else {
@@ -77,7 +77,7 @@ impl<P: Protocol> Socket<P> for Intake<P> {
                 return Received::NoMore;
             };
             if self.link.arrivals.slots() == ARRIVALS_LOW {
-                // It may be waiting for space.
+                // The intake may be waiting for space.
                 self.link.worker.wake();
             }
             batches.push(arrived.batch);
@@ -123,11 +123,11 @@ impl<P: Protocol, C: Clock> Env for IntakeEnv<P, C> {
     }
 }
 
-/// Receives, and verifies what needs no connection.
+/// Receives, and verifies packets without their connection.
 pub struct IntakeRole<P: Protocol> {
     verify: Option<Verify<P>>,
     tally: Arc<Tally>,
-    /// Batches that the tally does not contain yet.
+    /// Number of batches that the tally does not contain yet.
     batches: u64,
 }
 
@@ -167,7 +167,7 @@ impl<P: Protocol, E: Env<Protocol = P>> IoRole<E> for IntakeRole<P> {
         None
     }
 
-    /// A panic cannot be attributed to a connection here, so the worker ends.
+    /// Returns false: a panic here cannot be attributed to a connection, so the worker ends.
     fn recover(&mut self, _io: &mut Io<E>) -> bool {
         false
     }

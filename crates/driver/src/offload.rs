@@ -22,7 +22,7 @@ use crate::in_flight::{ConnectionRef, InFlightBatch};
 use crate::protocol::{ConnectionKey, Job, Protocol};
 use crate::socket::SendError;
 
-/// The destination of a batch or a job.
+/// Destination of a batch or a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// Packets to be sent.
@@ -52,7 +52,7 @@ pub enum SendReport<P: Protocol> {
         batch: InFlightBatch<P>,
         /// The time.
         at: Instant,
-        /// The system refused the packets before them: the connection still waits.
+        /// Whether the system refused the packets before them, so that the connection still waits.
         follows_refusal: bool,
         /// The worker, which may have space again.
         worker: usize,
@@ -83,7 +83,7 @@ pub enum Arrival<P: Protocol> {
         socket: usize,
         /// The batch.
         batch: P::Batch,
-        /// Another batch from this socket follows.
+        /// Whether another batch from this socket follows.
         has_more: bool,
     },
     /// A batch was received and opened with a lease.
@@ -94,7 +94,7 @@ pub enum Arrival<P: Protocol> {
         opened: InFlightBatch<P, Box<P::OpenJob>>,
         /// The batch.
         batch: P::Batch,
-        /// Another batch from the same socket follows.
+        /// Whether another batch from the same socket follows.
         has_more: bool,
     },
     /// A worker with sockets does not respond: its paths are unusable until it
@@ -102,7 +102,7 @@ pub enum Arrival<P: Protocol> {
     Lost {
         /// The worker.
         worker: usize,
-        /// It has ended. Otherwise it hangs.
+        /// Whether it has ended. Otherwise it hangs.
         is_gone: bool,
         /// Plans that it has not reported as sent, if it has ended.
         unsent: Vec<InFlightBatch<P>>,
@@ -112,8 +112,8 @@ pub enum Arrival<P: Protocol> {
         /// The worker.
         worker: usize,
     },
-    /// The receive worker does not respond: its receive halves are lost, and the driver receives
-    /// from now on.
+    /// The receive worker does not respond: its receive halves are lost, and the driver takes over
+    /// receiving.
     ReceiverLost,
 }
 
@@ -128,7 +128,7 @@ pub enum Finished<P: Protocol> {
         connection: ConnectionRef<P>,
         /// The plan.
         plan: Arc<P::Plan>,
-        /// The packets. `None` if its worker is late or has failed: the driver seals the plan.
+        /// The packets. `None` if its worker is late or has failed: the driver then seals the plan.
         packets: Option<P::Sealed>,
     },
     /// A batch was opened.
@@ -151,7 +151,7 @@ pub enum Finished<P: Protocol> {
         connection: ConnectionRef<P>,
         /// The job.
         job: Arc<P::Job>,
-        /// Its result. `None` if its worker is late or has failed: the driver runs the job.
+        /// Its result. `None` if its worker is late or has failed: the driver then runs the job.
         output: Option<JobOutput<P>>,
     },
 }
@@ -186,32 +186,33 @@ pub enum ReceiveHalfEvent<P: Protocol> {
     },
 }
 
-/// The other processors of a driver. The default methods are for a driver without any.
+/// The other processors of a driver. The default methods are for a driver without other processors.
 pub trait Offload<P: Protocol> {
     // ── Before the driver waits ──────────────────────────────────────────────────────────────────
 
-    /// Whether there is anything to take from workers.
+    /// Returns whether there is anything to take from workers.
     fn has_work(&self) -> bool {
         false
     }
 
-    /// The number of received packets that workers dropped, because the driver had not taken
-    /// earlier ones.
+    /// Returns the number of received packets that workers dropped, because the driver had not
+    /// taken earlier ones.
     fn dropped_packets(&self) -> u64 {
         0
     }
 
-    /// When the liveness of workers is checked next, if nothing wakes the driver before.
+    /// Returns the time of the next liveness check of workers, if nothing wakes the driver before.
     fn deadline(&self) -> Option<Instant> {
         None
     }
 
-    /// Whether more may be received; false while too many batches are in flight.
+    /// Returns whether more may be received; false while too many batches are in flight.
     fn has_space_for_arrivals(&self) -> bool {
         true
     }
 
-    /// Whether workers have sent all packets, as far as is known. Requests a report from them.
+    /// Returns whether workers have sent all packets, as far as is known. Requests a report from
+    /// them.
     fn is_drained(&mut self, now: Instant) -> bool {
         let _ = now;
         true
@@ -219,19 +220,19 @@ pub trait Offload<P: Protocol> {
 
     // ── Workers that serve sockets ───────────────────────────────────────────────────────────────
 
-    /// Whether a worker takes another plan for its sockets.
+    /// Returns whether a worker accepts another plan for its sockets.
     fn has_space(&self, worker: usize) -> bool {
         let _ = worker;
         false
     }
 
-    /// Whether the worker's paths are usable.
+    /// Returns whether the worker's paths are usable.
     fn is_well(&self, worker: usize) -> bool {
         let _ = worker;
         true
     }
 
-    /// Whether the worker has ended.
+    /// Returns whether the worker has ended.
     fn is_gone(&self, worker: usize) -> bool {
         let _ = worker;
         false
@@ -251,13 +252,14 @@ pub trait Offload<P: Protocol> {
         let _ = (worker, socket, packets);
     }
 
-    /// An encrypted batch of a connection was received from a worker, which may get a lease.
+    /// Handles an encrypted batch of a connection that was received from a worker, which may get a
+    /// lease.
     fn lease(&mut self, worker: usize, key: ConnectionKey, connection: &mut P::Connection, batch: &P::Batch) {
         let _ = (worker, key, connection, batch);
     }
 
-    /// The next report about sent packets. Called before received batches are processed, so that no
-    /// acknowledgement overtakes a report.
+    /// Returns the next report about sent packets. Called before received batches are processed, so
+    /// that no acknowledgement overtakes a report.
     fn poll_report(&mut self) -> Option<SendReport<P>> {
         None
     }
@@ -265,7 +267,7 @@ pub trait Offload<P: Protocol> {
     /// Begins a turn, which resets the limit of events.
     fn begin_arrivals(&mut self) {}
 
-    /// The next event of workers in this turn.
+    /// Returns the next event of workers in this turn.
     fn poll_arrival(&mut self, now: Instant) -> Option<Arrival<P>> {
         let _ = now;
         None
@@ -278,23 +280,24 @@ pub trait Offload<P: Protocol> {
 
     // ── The pool that seals, opens and runs jobs ─────────────────────────────────────────────────
 
-    /// The number of processors that seal, including the driver, if plans go through the pool.
+    /// Returns the number of processors that seal, including the driver, if plans go through the
+    /// pool.
     fn sealers(&self) -> Option<usize> {
         None
     }
 
-    /// Whether received batches, and jobs on absorbed data, go through the pool.
+    /// Returns whether received batches, and jobs on absorbed data, go through the pool.
     fn opens(&self) -> bool {
         false
     }
 
-    /// Whether the pool takes no more plans.
+    /// Returns whether the pool accepts no more plans.
     fn is_full(&mut self) -> bool {
         false
     }
 
-    /// Makes space by work that the driver does itself, if waiting would take longer. False if
-    /// there is none.
+    /// Makes space by work of the driver itself, if waiting would take longer. Returns false if
+    /// there is no such work.
     fn make_space(&mut self) -> bool {
         false
     }
@@ -305,14 +308,14 @@ pub trait Offload<P: Protocol> {
         let _ = now;
     }
 
-    /// The next finished batch, in the order of its flow; of connection `only`, if it is given.
-    /// `has_space` is whether a socket takes packets.
+    /// Returns the next finished batch, in the order of its flow; only of connection `only`, if it
+    /// is given. `has_space` returns whether a socket accepts packets.
     fn poll_finished(&mut self, only: Option<ConnectionKey>, has_space: &dyn Fn(usize) -> bool) -> Option<Finished<P>> {
         let _ = (only, has_space);
         None
     }
 
-    /// Lets another processor open a batch, if that is worthwhile and one has space.
+    /// Passes a batch to another processor for opening, if that is worthwhile and one has space.
     ///
     /// # Errors
     /// Returns the arguments otherwise.
@@ -328,7 +331,8 @@ pub trait Offload<P: Protocol> {
         Err((job, batch))
     }
 
-    /// Queues a batch that the driver has opened behind those of its flow that are in flight.
+    /// Queues a batch that the driver has opened, behind the batches of its flow that are in
+    /// flight.
     ///
     /// # Errors
     /// Returns the arguments if there are none: the batch is processed at once.
@@ -344,7 +348,7 @@ pub trait Offload<P: Protocol> {
         Err((job, batch))
     }
 
-    /// Lets another processor seal a plan, if that is worthwhile and one has space.
+    /// Passes a plan to another processor for sealing, if that is worthwhile and one has space.
     ///
     /// # Errors
     /// Returns the plan otherwise.
@@ -359,8 +363,8 @@ pub trait Offload<P: Protocol> {
         Err(plan)
     }
 
-    /// Queues packets that the driver has sealed behind those of their flow that are in flight or
-    /// that wait for socket space.
+    /// Queues packets that the driver has sealed, behind packets of their flow that are in flight
+    /// or wait for socket space.
     ///
     /// # Errors
     /// Returns the arguments if the packets may be sent at once.
@@ -377,8 +381,8 @@ pub trait Offload<P: Protocol> {
         Err((plan, packets))
     }
 
-    /// Lets another processor run a job, if that is worthwhile and one has space. `is_last`: the
-    /// connection has no other job now.
+    /// Passes a job to another processor, if that is worthwhile and one has space. `is_last` says
+    /// that the connection has no other job now.
     ///
     /// Returns the job otherwise.
     fn run(
@@ -393,7 +397,7 @@ pub trait Offload<P: Protocol> {
         Err(job)
     }
 
-    /// Queues a job that the driver has run behind those of its flow that are in flight.
+    /// Queues a job that the driver has run, behind the jobs of its flow that are in flight.
     ///
     /// Returns the arguments if there are none: the job is finished at once.
     fn queue_run(
@@ -408,22 +412,22 @@ pub trait Offload<P: Protocol> {
         Err((job, output))
     }
 
-    /// An empty plan.
+    /// Returns an empty plan.
     fn spare_plan(&mut self) -> P::Plan {
         P::Plan::default()
     }
 
-    /// An empty job.
+    /// Returns an empty job.
     fn spare_job(&mut self) -> Box<P::OpenJob> {
         Box::default()
     }
 
-    /// Memory for sealed packets.
+    /// Returns memory for sealed packets.
     fn spare_packets(&mut self) -> P::Sealed {
         P::Sealed::default()
     }
 
-    /// Memory for the output of a job.
+    /// Returns memory for the output of a job.
     fn spare_output(&mut self) -> JobOutput<P> {
         JobOutput::<P>::default()
     }
@@ -449,17 +453,17 @@ pub trait Offload<P: Protocol> {
     /// Makes the workers that serve sockets receive, because the receive worker no longer does.
     fn receive_instead(&mut self) {}
 
-    /// Whether it takes another receive half.
+    /// Returns whether it accepts another receive half.
     fn takes_receive_halves(&self) -> bool {
         false
     }
 
-    /// Whether it takes updates.
+    /// Returns whether it accepts updates.
     fn has_space_for_updates(&self) -> bool {
         true
     }
 
-    /// The next event of receive halves. Called before plans are made.
+    /// Returns the next event of receive halves. Called before plans are made.
     fn poll_half_event(&mut self) -> Option<ReceiveHalfEvent<P>> {
         None
     }
@@ -469,13 +473,14 @@ pub trait Offload<P: Protocol> {
         let _ = report;
     }
 
-    /// Requests that it pauses receiving. It [reports](ReceiveHalfEvent::Paused) when it has.
+    /// Requests a pause of receiving. The worker [reports](ReceiveHalfEvent::Paused) when it has
+    /// paused.
     fn pause(&mut self, now: Instant) {
         let _ = now;
     }
 
-    /// As [`begin_arrivals`](Self::begin_arrivals), with the limit raised to all batches that a
-    /// paused worker has received.
+    /// Begins a turn like [`begin_arrivals`](Self::begin_arrivals), with the limit raised to all
+    /// batches that a paused worker has received.
     fn begin_all_arrivals(&mut self) {}
 
     /// Passes a receive half to it.
@@ -483,7 +488,7 @@ pub trait Offload<P: Protocol> {
         let _ = (now, key, half);
     }
 
-    /// Lets it resume receiving.
+    /// Resumes receiving.
     fn resume(&mut self, now: Instant) {
         let _ = now;
     }

@@ -1,5 +1,5 @@
 //! [`Pipeline`]: the other processors of a simulated driver, as queues between it and a model of them.
-//! The driver plans and processes packets; the model gives the steps before and after that their time.
+//! The driver plans and processes packets; the model times the steps before and after that.
 //!
 //! ```text
 //!   Driver ── send ─▶ planned ─▶ model: serial step, stage, call ─▶ link
@@ -23,10 +23,11 @@ use crate::in_flight::{ConnectionRef, InFlightBatch};
 use crate::offload::{Arrival, Finished, JobOutput, Offload, PathFlow, SendReport};
 use crate::protocol::{Connection, ConnectionKey, Job, Plan, Protocol};
 
-/// Limit of packets of no connection that are being sent. Further ones are dropped: the peer retries.
+/// Maximum number of outgoing packets of no connection. Further packets are dropped: the peer
+/// retries.
 const REPLIES_MAX: usize = 64;
 
-/// How packets travel in a model.
+/// Transport of packets in a model.
 pub trait Carrier<P: Protocol> {
     /// Packets on their way to the network.
     type Packets;
@@ -47,7 +48,7 @@ pub struct Planned<P: Protocol, C: Carrier<P>> {
     pub packets: C::Packets,
     worker: usize,
     count: usize,
-    /// `None` for packets of no connection.
+    /// Report of the packets; `None` for packets of no connection.
     report: Option<InFlightBatch<P>>,
 }
 
@@ -74,15 +75,15 @@ struct PipelineState<P: Protocol, C: Carrier<P>> {
     /// The number of sent plans in progress, and of packets of no connection.
     sending: Cell<usize>,
     replying: Cell<usize>,
-    /// The serial step of the last plan is in progress, so the driver makes no other.
+    /// Whether the serial step of the last plan is in progress, so that the driver makes no other.
     is_planning: Cell<bool>,
     runs_jobs: bool,
-    /// Packets between plan and link.
+    /// Number of packets between plan and link.
     unsent: Cell<u64>,
     carrier: RefCell<C>,
-    // Bounded: `planned` and `reports` by `plans_max` and `REPLIES_MAX`, `arrivals` by the batches that
-    // are received at one time and by one notice of space for each worker and completed batch, `jobs` by
-    // what connections put into jobs at one time.
+    // The queues are bounded: `planned` and `reports` by `plans_max` and `REPLIES_MAX`, `arrivals`
+    // by the batches received at one time and by one notice of space for each worker and completed
+    // batch, `jobs` by the data that connections put into jobs at one time.
     planned: RefCell<VecDeque<Planned<P, C>>>,
     reports: RefCell<VecDeque<SendReport<P>>>,
     arrivals: RefCell<VecDeque<Arrival<P>>>,
@@ -97,24 +98,26 @@ impl<P: Protocol, C: Carrier<P>> Clone for Pipeline<P, C> {
 }
 
 impl<P: Protocol, C: Carrier<P>> Pipeline<P, C> {
-    /// Queues for a driver whose sockets have `workers` workers, with at most `plans_max` sent plans in
-    /// progress. The model runs jobs only if it [asks for them](Self::with_jobs).
+    /// Creates queues for a driver whose sockets have `workers` workers, with at most `plans_max`
+    /// sent plans in progress. The model runs jobs only if it is created [with
+    /// jobs](Self::with_jobs).
     pub fn new(workers: usize, plans_max: usize, carrier: C) -> Self {
         Self(Rc::new(PipelineState::new(workers, plans_max, carrier, false)))
     }
 
-    /// As [`new`](Self::new). The model runs the driver's jobs, too.
+    /// Creates queues like [`new`](Self::new). The model also runs the driver's jobs.
     pub fn with_jobs(workers: usize, plans_max: usize, carrier: C) -> Self {
         Self(Rc::new(PipelineState::new(workers, plans_max, carrier, true)))
     }
 
-    /// The next planned packets. [`finish_serial_step`](Self::finish_serial_step),
-    /// [`report_emitted`](Self::report_emitted) and [`finish_sending`](Self::finish_sending) follow.
+    /// Returns the next planned packets. [`finish_serial_step`](Self::finish_serial_step),
+    /// [`report_emitted`](Self::report_emitted) and [`finish_sending`](Self::finish_sending)
+    /// follow.
     pub fn take_planned(&self) -> Option<Planned<P, C>> {
         self.0.planned.borrow_mut().pop_front()
     }
 
-    /// The serial step of a plan is complete: the driver may make another.
+    /// Finishes the serial step of a plan, so that the driver may make another.
     pub fn finish_serial_step(&self, planned: &Planned<P, C>) {
         if planned.report.is_some() {
             self.0.is_planning.set(false);
@@ -122,7 +125,7 @@ impl<P: Protocol, C: Carrier<P>> Pipeline<P, C> {
         }
     }
 
-    /// Packets are being sent.
+    /// Reports that packets are being sent.
     pub fn report_emitted(&self, at: Instant, planned: &Planned<P, C>) {
         self.0.unsent.set(self.0.unsent.get() - planned.count as u64);
         let Some(batch) = planned.report.clone() else { return };
@@ -130,7 +133,7 @@ impl<P: Protocol, C: Carrier<P>> Pipeline<P, C> {
         self.0.reports.borrow_mut().push_back(report);
     }
 
-    /// Sent packets are complete: others may be in progress.
+    /// Finishes the sending of packets, so that others may be in progress.
     pub fn finish_sending(&self, planned: &Planned<P, C>) {
         if planned.report.is_some() {
             self.0.sending.set(self.0.sending.get() - 1);
@@ -140,17 +143,17 @@ impl<P: Protocol, C: Carrier<P>> Pipeline<P, C> {
         }
     }
 
-    /// A batch was received from this socket and opened.
+    /// Adds a batch that was received from this socket and opened.
     pub fn push_arrival(&self, socket: usize, batch: P::Batch) {
         self.0.arrivals.borrow_mut().push_back(Arrival::Batch { socket, batch, has_more: false });
     }
 
-    /// The next job. [`finish_job`](Self::finish_job) follows.
+    /// Returns the next job. A call of [`finish_job`](Self::finish_job) must follow.
     pub fn take_job(&self) -> Option<BegunJob<P>> {
         self.0.jobs.borrow_mut().pop_front()
     }
 
-    /// Runs a job, which has taken its time.
+    /// Runs a job at the end of its modelled duration.
     pub fn finish_job(&self, begun: &BegunJob<P>) {
         let mut output = JobOutput::<P>::default();
         begun.job.run(&mut output);
@@ -159,7 +162,7 @@ impl<P: Protocol, C: Carrier<P>> Pipeline<P, C> {
         work.contents.output = Some(output);
     }
 
-    /// Packets between plan and link.
+    /// Returns the number of packets between plan and link.
     pub fn unsent(&self) -> u64 {
         self.0.unsent.get()
     }
@@ -236,7 +239,8 @@ impl<P: Protocol, C: Carrier<P>> Offload<P> for Pipeline<P, C> {
         self.0.arrivals.borrow_mut().pop_front()
     }
 
-    /// With jobs, the driver looks for finished ones. Plans do not go through a pool.
+    /// Returns one sealer if the model runs jobs, so that the driver looks for finished jobs. Plans
+    /// do not go through a pool.
     fn sealers(&self) -> Option<usize> {
         self.0.runs_jobs.then_some(1)
     }

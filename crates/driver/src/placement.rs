@@ -5,12 +5,12 @@ use std::str::FromStr;
 
 use units::Duration;
 
-/// Limit of the processors of an engine: more than any machine that this was measured on has.
+/// Maximum number of processors of an engine: more than any machine on which this was measured has.
 pub const PROCESSORS_MAX: usize = 64;
 
-/// A cipher that takes longer than this for a packet of 1440 bytes is worth offloading. AES-128-GCM
-/// takes 150 to 250 ns with AES instructions, and more without them. ChaCha20-Poly1305 takes six
-/// times as long.
+/// Time for a packet of 1440 bytes above which offloading a cipher is worthwhile. AES-128-GCM takes
+/// 150 to 250 ns with AES instructions, and more without them. ChaCha20-Poly1305 takes six times as
+/// long.
 const OFFLOAD_COST_MIN: Duration = Duration::from_nanos(400);
 
 /// The approximate serial cost of a packet, including system calls. The whole cost of a packet
@@ -20,26 +20,28 @@ const SERIAL_COST: Duration = Duration::from_nanos(250);
 /// The placement of an engine. It does not change the packets that are sent, so the two ends of a
 /// connection choose independently.
 ///
-/// As text: `inline`, `thread`, `packet(4)`.
+/// Its text form is `inline`, `thread` or `packet(4)`, for example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Placement {
     /// One thread of the engine.
     #[default]
     Thread,
-    /// No thread: the application's threads run the protocol inside their calls, one at a time.
-    /// Saves a thread switch on each side. Between calls nothing is sent or acknowledged, and the
-    /// connection is not kept alive. A call that does not block runs one turn. `async` calls are
-    /// refused.
+    /// No thread: the application's threads run the protocol during their calls, one at a time.
+    /// This placement saves a thread switch on each side. Between calls nothing is sent or
+    /// acknowledged, and the connection is not kept alive. A call that does not block runs one
+    /// turn. `async` calls are refused.
     Inline,
     /// Two processors: one sends and runs everything that concerns connections as a whole, the
     /// other receives, from the system call to the application (the send and receive halves of
-    /// Ruetsche and Kaiserswerth 1992). Useful for bulk transfers in both directions. If the
-    /// receiving processor fails, connections whose receive half it had end; others continue.
+    /// Ruetsche and Kaiserswerth 1992). This placement is useful for bulk transfers in both
+    /// directions. If the receiving processor fails, the connections end whose receive half ran
+    /// there; others continue.
     Split,
-    /// Four processors, of which each does a part of the work for all connections (the pipeline of
-    /// Ruetsche and Kaiserswerth 1992): as [`Split`](Self::Split), and on each side another processor
-    /// seals and sends, or receives and verifies. For TCP, over one device.
+    /// Four processors, each of which does a part of the work for all connections (the pipeline of
+    /// Ruetsche and Kaiserswerth 1992): as under [`Split`](Self::Split), with an additional
+    /// processor on each side that seals and sends, or receives and verifies. It is available for
+    /// TCP, over one device.
     Pipeline,
     /// This many processors share the batches of all connections: the serial part runs on one of
     /// them, encryption and decryption on all (the packet-level parallelism of Nahum et al. 1996).
@@ -58,7 +60,7 @@ pub enum Placement {
 }
 
 impl Placement {
-    /// The number of threads of an engine, including those of workers.
+    /// Returns the number of threads of an engine, including those of workers.
     pub fn thread_count(self) -> usize {
         match self {
             Self::Inline => 0,
@@ -69,7 +71,7 @@ impl Placement {
         }
     }
 
-    /// Drivers of an engine: processors that each have connections of their own.
+    /// Returns the number of drivers of an engine: processors that each have their own connections.
     pub fn driver_count(self) -> usize {
         match self {
             Self::Connection(count) => count.max(1),
@@ -77,13 +79,12 @@ impl Placement {
         }
     }
 
-    /// The placement for a machine with this many processors and an endpoint with this many
+    /// Returns the placement for a machine with this many processors and an endpoint with this many
     /// sockets, whose cipher takes `seal_cost` for a packet of 1440 bytes, if that is known.
     ///
-    /// With one processor, that one does all work. With several sockets each gets a processor,
-    /// because system calls and the cipher are most of the work and belong to a path. With one
-    /// socket, other processors help if the cipher is expensive, until the serial part is the
-    /// limit.
+    /// A single processor does all work. With several sockets each gets a processor, because system
+    /// calls and the cipher are most of the work and belong to a path. With one socket, other
+    /// processors help if the cipher is expensive, up to the limit of the serial part.
     #[must_use]
     pub fn suited(processors: usize, sockets: usize, seal_cost: Option<Duration>) -> Self {
         let processors = processors.min(PROCESSORS_MAX);
@@ -102,15 +103,15 @@ impl Placement {
         }
     }
 
-    /// Whether the application's threads run the protocol.
+    /// Returns whether the application's threads run the protocol.
     pub fn is_inline(self) -> bool {
         self == Self::Inline
     }
 }
 
-/// The worker that serves each of `sockets` sockets when this many processors share them, as under
-/// [`Placement::Path`]. `None` is the driver. It serves sockets only if there are at least as many as
-/// processors. Every worker serves at least one.
+/// Returns the worker that serves each of `sockets` sockets when this many processors share them,
+/// as under [`Placement::Path`]. `None` is the driver. It serves sockets only if there are at least
+/// as many as processors. Every worker serves at least one.
 #[must_use]
 pub fn socket_workers(processors: usize, sockets: usize) -> Vec<Option<usize>> {
     let processors = processors.clamp(1, sockets + 1);
@@ -133,7 +134,7 @@ impl fmt::Display for Placement {
     }
 }
 
-/// The text is not the name of a placement.
+/// Error: the text is not the name of a placement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlacementError(String);
 

@@ -5,23 +5,23 @@ use std::collections::VecDeque;
 
 use crate::protocol::ConnectionKey;
 
-/// Limit of consecutive visits of the highest priority while others wait; then a connection of a
-/// lower priority is visited. So the lowest of `n` priorities gets at least `1 / (n *
-/// (URGENT_VISITS_MAX + 1))` of the visits.
+/// Maximum number of consecutive visits of the highest priority while others wait; then a
+/// connection of a lower priority is visited. The lowest of `n` priorities therefore gets at least
+/// `1 / (n * (URGENT_VISITS_MAX + 1))` of the visits.
 const URGENT_VISITS_MAX: u32 = 8;
 
-/// Limit of empty queues that are kept, so that a few priorities need no allocation.
+/// Maximum number of empty queues that are kept, so that a few priorities need no allocation.
 const IDLE_PRIORITIES_MAX: usize = 8;
 
 /// Connections that wait for a visit. The caller ensures that each is queued at most once.
 #[derive(Debug, Default)]
 pub(crate) struct RunQueue {
-    /// By priority, the highest first.
+    /// Queues by priority, highest first.
     queues: Vec<(i32, VecDeque<ConnectionKey>)>,
     len: usize,
-    /// Consecutive visits of the highest priority while lower ones waited.
+    /// Number of consecutive visits of the highest priority while lower ones waited.
     urgent_visits: u32,
-    /// The lower priority that was last visited before the highest.
+    /// Lower priority that was last visited before the highest.
     favoured: Option<i32>,
 }
 
@@ -50,7 +50,7 @@ impl RunQueue {
         self.len += 1;
     }
 
-    /// Removes the connection to be visited next.
+    /// Removes the connection to visit next.
     pub(crate) fn pop(&mut self) -> Option<ConnectionKey> {
         let highest = self.queues.iter().position(|(_, queue)| !queue.is_empty())?;
         let others_wait = self.queues[highest].1.len() < self.len;
@@ -68,8 +68,8 @@ impl RunQueue {
         self.queues[at].1.pop_front()
     }
 
-    /// The next queue with a waiting connection below `highest`, after the one that was last
-    /// served.
+    /// Returns the next queue with a waiting connection below `highest`, after the one that was
+    /// last served.
     fn next_lower(&self, highest: usize) -> usize {
         let waiting = || (highest + 1..self.queues.len()).filter(|at| !self.queues[*at].1.is_empty());
         let after = |at: &usize| self.favoured.is_none_or(|favoured| self.queues[*at].0 < favoured);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why packets were not sent.
+/// Reason why packets were not sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SendError {
@@ -12,12 +12,12 @@ pub enum SendError {
     NoBuffers,
     /// The packets are larger than the path MTU.
     TooLarge,
-    /// The system refused; the text is its error.
+    /// The system refused to send; the text is its error.
     Refused(String),
 }
 
 impl SendError {
-    /// Whether the same packets may be sent later.
+    /// Returns whether the same packets may be sent later.
     pub const fn is_temporary(&self) -> bool {
         matches!(self, Self::WouldBlock | Self::NoBuffers)
     }

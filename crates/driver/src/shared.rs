@@ -13,7 +13,8 @@ use std::task::{Poll, Waker};
 use crate::protocol::cell::{Cell, EndReason};
 use crate::sync::{WakerSet, lock};
 
-/// Limit of requests to connect that wait for the driver, which takes them in its next turn.
+/// Maximum number of requests to connect that wait for the driver, which takes them in its next
+/// turn.
 const CONNECTS_WAITING_MAX: usize = 1024;
 
 /// The queue of connections from peers that every endpoint has.
@@ -37,8 +38,8 @@ pub struct Shared<A: Application> {
     /// The limits that handles enforce.
     pub limits: A::Limits,
     todo: Mutex<DriverTodo<A>>,
-    /// Whether `todo` has requests or the driver must stop. Changed with `todo` locked. A driver
-    /// without requests reads only this: a turn then takes no lock.
+    /// Whether `todo` has requests or the driver must stop. It is changed with `todo` locked. A
+    /// driver without requests reads only this flag, so its turn takes no lock.
     is_due: AtomicBool,
     /// The state that all drivers of the endpoint share.
     pub common: Arc<Common<A>>,
@@ -48,9 +49,9 @@ pub struct Shared<A: Application> {
 
 /// The state that all drivers of an endpoint share.
 pub struct Common<A: Application> {
-    /// Connections that exist.
+    /// Number of existing connections.
     connections: AtomicUsize,
-    /// Connections from peers that are handshaking.
+    /// Number of connections from peers that are handshaking.
     half_open: AtomicUsize,
     accepted: Mutex<Accepted<A>>,
     /// Callers that wait until no connection exists.
@@ -64,12 +65,12 @@ impl<A: Application> Common<A> {
         Self { connections: AtomicUsize::new(0), half_open: AtomicUsize::new(0), accepted, idle: Mutex::default() }
     }
 
-    /// The number of connections, including those that are closing.
+    /// Returns the number of connections, including those that are closing.
     pub fn connection_count(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Opens a queue of connections from peers. False if all drivers have ended.
+    /// Opens a queue of connections from peers. Returns false if all drivers have ended.
     pub fn open_queue(&self, queue: u64) -> bool {
         let mut accepted = lock(&self.accepted);
         accepted.queues.entry(queue).or_insert_with(AcceptQueue::new);
@@ -85,7 +86,8 @@ impl<A: Application> Common<A> {
 
     /// Waits until no connection exists.
     pub fn poll_idle(&self, waker: &Waker) -> Poll<()> {
-        // Under the lock, so that the last connection either is seen here or wakes the caller.
+        // The count is read under the lock, so that the last connection either is seen here or
+        // wakes the caller.
         let mut idle = lock(&self.idle);
         if self.connection_count() == 0 {
             return Poll::Ready(());
@@ -94,12 +96,12 @@ impl<A: Application> Common<A> {
         Poll::Pending
     }
 
-    /// Connections from peers that are handshaking.
+    /// Returns the number of connections from peers that are handshaking.
     pub(crate) fn half_open_count(&self) -> usize {
         self.half_open.load(Ordering::Relaxed)
     }
 
-    /// Counts a new connection, unless there are `max`.
+    /// Counts a new connection, unless the number has reached `max`.
     pub(crate) fn enter(self: &Arc<Self>, max: usize) -> Option<Entered<A>> {
         let more = |count| (count < max).then_some(count + 1);
         self.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
@@ -140,20 +142,20 @@ pub struct ConnectRequest<A: Application> {
     pub cell: Arc<A::Cell>,
     /// The protocol's parameters.
     pub connect: A::Connect,
-    /// The index of the socket. `None`: the first of the remote address's family.
+    /// The index of the socket. `None` selects the first one of the remote address's family.
     pub socket: Option<usize>,
 }
 
 /// Requests for the driver.
 struct DriverTodo<A: Application> {
-    /// Connections with requests, each once.
+    /// Connections with requests, without duplicates.
     dirty: Vec<Arc<A::Cell>>,
     connects: VecDeque<ConnectRequest<A>>,
-    /// The application has decided about a peer that waits to begin a connection.
+    /// Whether the application has decided about a peer that waits to begin a connection.
     decided: bool,
-    /// The driver must close all connections and accept no more.
+    /// Whether the driver must close all connections and accept no more.
     stopping: bool,
-    /// The driver has ended.
+    /// Whether the driver has ended.
     stopped: bool,
 }
 
@@ -178,20 +180,20 @@ impl<A: Application> DriverTodo<A> {
     }
 }
 
-/// The requests of the handles and of the application that the driver has not taken.
+/// Requests of the handles and of the application that the driver has not taken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct DueRequests {
-    /// Connections have requests that the driver has not taken.
+    /// Whether connections have requests that the driver has not taken.
     pub(crate) has_dirty: bool,
-    /// There are requests to connect.
+    /// Whether there are requests to connect.
     pub(crate) has_connects: bool,
-    /// There are decisions about peers that wait to begin a connection.
+    /// Whether there are decisions about peers that wait to begin a connection.
     pub(crate) has_decisions: bool,
-    /// The driver was requested to stop.
+    /// Whether the driver was requested to stop.
     pub(crate) is_stopping: bool,
 }
 
-/// Connections from peers that wait for `accept`. Bounded by `half_open_max`: see
+/// Connections from peers that wait for `accept`. Their number is bounded by `half_open_max`: see
 /// `driver/admit.rs`.
 struct Accepted<A: Application> {
     queues: BTreeMap<u64, AcceptQueue<A>>,
@@ -261,8 +263,8 @@ impl<A: Application> Shared<A> {
         Ok(())
     }
 
-    /// Moves the connections with requests to `dirty`, unless it has some. Returns what remains to
-    /// be done.
+    /// Moves the connections with requests to `dirty`, unless it has some. Returns the remaining
+    /// requests.
     pub(crate) fn take_dirty(&self, dirty: &mut Vec<Arc<A::Cell>>) -> DueRequests {
         if !self.is_due() {
             return DueRequests::default();
@@ -275,7 +277,7 @@ impl<A: Application> Shared<A> {
         todo.due()
     }
 
-    /// Notes that the application has decided about a peer that waits to begin a connection
+    /// Records that the application has decided about a peer that waits to begin a connection
     /// ([`Protocol::poll_decided`](crate::protocol::Protocol::poll_decided)). The caller wakes the
     /// driver.
     pub fn note_decision(&self) {
@@ -284,7 +286,7 @@ impl<A: Application> Shared<A> {
         self.is_due.store(true, Ordering::Release);
     }
 
-    /// The driver takes the decisions.
+    /// Records that the driver takes the decisions.
     pub(crate) fn clear_decisions(&self) {
         let mut todo = lock(&self.todo);
         todo.decided = false;
@@ -298,24 +300,25 @@ impl<A: Application> Shared<A> {
         request
     }
 
-    /// Whether there are requests for the driver.
+    /// Returns whether there are requests for the driver.
     pub fn has_todo(&self) -> bool {
         let due = self.due();
         due.has_dirty || due.has_connects || due.has_decisions
     }
 
-    /// The requests that the driver has not taken.
+    /// Returns the requests that the driver has not taken.
     pub(crate) fn due(&self) -> DueRequests {
         if self.is_due() { lock(&self.todo).due() } else { DueRequests::default() }
     }
 
-    /// No request is missed: those who add one wake the driver afterwards, and a driver that is
-    /// about to sleep announces it before it looks here. Both synchronize with each other.
+    /// Returns whether there are requests. None is missed: the code that adds one wakes the driver
+    /// afterwards, and a driver that is about to sleep announces it before it looks here. Both
+    /// synchronize with each other.
     fn is_due(&self) -> bool {
         self.is_due.load(Ordering::Acquire)
     }
 
-    /// Requests that the driver stops.
+    /// Requests the driver to stop.
     pub fn stop(&self) {
         {
             let mut todo = lock(&self.todo);
@@ -325,13 +328,13 @@ impl<A: Application> Shared<A> {
         self.wake();
     }
 
-    /// Whether the driver was requested to stop.
+    /// Returns whether the driver was requested to stop.
     pub fn is_stopping(&self) -> bool {
         lock(&self.todo).stopping
     }
 
-    /// The driver has ended: no handle waits for it any longer. Returns the requests to connect
-    /// that it has not taken.
+    /// Marks the driver as ended: no handle waits for it any longer. Returns the requests to
+    /// connect that it has not taken.
     pub(crate) fn mark_stopped(&self) -> impl Iterator<Item = ConnectRequest<A>> + use<A> {
         let rest = {
             let mut todo = lock(&self.todo);
@@ -351,7 +354,8 @@ impl<A: Application> Shared<A> {
         rest.connects.into_iter()
     }
 
-    /// Adds a connection from a peer that is ready to be accepted to its queue. False if that is closed.
+    /// Adds a peer's connection that is ready to be accepted to its queue. Returns false if the
+    /// queue is closed.
     pub(crate) fn push_accepted(&self, cell: Arc<A::Cell>) -> bool {
         let wakers = {
             let mut accepted = lock(&self.common.accepted);
@@ -367,13 +371,13 @@ impl<A: Application> Shared<A> {
         lock(&self.common.accepted).queues.values().map(|queue| queue.cells.len()).sum()
     }
 
-    /// The next connection from a peer, in the order in which the handshakes completed. Registers
-    /// `waker` if there is none.
+    /// Returns the next connection from a peer, in the order in which the handshakes completed.
+    /// Registers `waker` if there is none.
     pub fn poll_accept(&self, waker: &Waker) -> AcceptOutcome<A> {
         self.poll_accept_from(FIRST_QUEUE, waker)
     }
 
-    /// As [`poll_accept`](Self::poll_accept), from a queue that was
+    /// Polls like [`poll_accept`](Self::poll_accept), from a queue that was
     /// [opened](Common::open_queue).
     pub fn poll_accept_from(&self, queue: u64, waker: &Waker) -> AcceptOutcome<A> {
         let mut accepted = lock(&self.common.accepted);

@@ -1,9 +1,10 @@
 //! [`Slab`]: a bounded table whose entries keep their key.
 
-/// At most `len_max` values with small keys. Keys of removed values are reused.
+/// A table of at most `len_max` values with small keys. Keys of removed values are reused.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    /// Each entry is boxed: its memory is freed with it, and it does not move when the table grows.
+    /// The entries. Each is boxed: its memory is freed with it, and it does not move when the table
+    /// grows.
     entries: Vec<Option<Box<T>>>,
     free: Vec<u32>,
     len_max: usize,
@@ -22,7 +23,7 @@ impl<T> Slab<T> {
         self.len() >= self.len_max
     }
 
-    /// Adds `value` and returns its key. `None` if the table is full: the value is dropped.
+    /// Adds `value` and returns its key. Returns `None` if the table is full: the value is dropped.
     pub(crate) fn insert(&mut self, value: T) -> Option<u32> {
         if self.is_full() {
             return None;
@@ -35,7 +36,7 @@ impl<T> Slab<T> {
         Some(key)
     }
 
-    /// The values, by key.
+    /// Returns the values, by key.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.entries.iter().filter_map(|entry| entry.as_deref())
     }
@@ -50,7 +51,7 @@ impl<T> Slab<T> {
         Some(*value)
     }
 
-    /// The keys in use, ascending.
+    /// Returns the keys in use, ascending.
     pub(crate) fn keys(&self) -> impl Iterator<Item = u32> + '_ {
         self.entries.iter().enumerate().filter(|(_, entry)| entry.is_some()).map(|(key, _)| key as u32)
     }

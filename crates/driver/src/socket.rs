@@ -1,5 +1,5 @@
-//! The sockets of a driver: those that it serves itself, with the state of their send buffers, and
-//! those of workers.
+//! Sockets of a driver: the sockets that it serves itself, with the state of their send buffers,
+//! and the sockets of workers.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -9,19 +9,20 @@ use units::{Duration, Instant};
 use crate::protocol::{ConnectionKey, Protocol};
 pub use crate::send_error::SendError;
 
-/// The wait after a queue below the socket was full, because the system does not announce when it
-/// has space: about one burst at 1 Gb/s.
+/// Wait after a queue below the socket was full, because the system does not announce when it has
+/// space: about one burst at 1 Gb/s.
 const NO_BUFFERS_RETRY: Duration = Duration::from_micros(500);
 
-/// After this many consecutive errors, a socket is not received from until an arrival is announced.
+/// Number of consecutive errors after which the driver does not receive from a socket until an
+/// arrival is announced.
 const RECV_ERRORS_MAX: u32 = 16;
 
 /// The result of a receive call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Received {
-    /// There may be more batches.
+    /// More batches may be available.
     MayHaveMore,
-    /// There are no more. The next arrival is announced.
+    /// No more batches are available. The next arrival is announced.
     NoMore,
     /// Receiving failed; the text is the system's error, usually about a packet sent earlier.
     Failed(String),
@@ -29,7 +30,7 @@ pub enum Received {
 
 /// A socket, real or simulated.
 pub trait Socket<P: Protocol> {
-    /// Memory that batches are received in.
+    /// Memory into which batches are received.
     type Buffers: Default;
 
     /// Makes one receive call and appends the batches to `batches`.
@@ -44,30 +45,31 @@ pub trait Socket<P: Protocol> {
     /// Sends packets that the socket has accepted and delayed.
     ///
     /// # Errors
-    /// As [`send`](Self::send).
+    /// Same errors as [`send`](Self::send).
     fn flush(&mut self) -> Result<(), SendError> {
         Ok(())
     }
 
-    /// The number of packets that one call takes, at least one.
+    /// Returns the number of packets that one call accepts, at least one.
     fn batch_max(&self) -> usize;
 
-    /// Whether the system announces when there is space again after [`SendError::WouldBlock`].
+    /// Returns whether the system announces when there is space again after
+    /// [`SendError::WouldBlock`].
     fn announces_space(&self) -> bool;
 
-    /// Whether a packet has arrived since the last [`take_arrived`](Self::take_arrived). False for
-    /// sockets whose arrivals are announced by [`LocalSocket::note_ready`].
+    /// Returns whether a packet has arrived since the last [`take_arrived`](Self::take_arrived).
+    /// Returns false for sockets whose arrivals are announced by [`LocalSocket::note_ready`].
     fn has_arrived(&self) -> bool {
         false
     }
 
-    /// Whether a packet has arrived since the last call.
+    /// Returns whether a packet has arrived since the last call.
     fn take_arrived(&mut self) -> bool {
         false
     }
 }
 
-/// Whether and when a socket accepts packets.
+/// State of a socket's send buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Space {
     Free,
@@ -90,23 +92,23 @@ pub struct LocalSocket<P: Protocol, S, T> {
     pub socket: S,
     /// Whether packets are received from it, and not only sent.
     pub receives: bool,
-    /// Packets may have arrived.
+    /// Whether packets may have arrived.
     readable: bool,
     /// The number of consecutive receive errors.
     recv_errors: u32,
-    /// The system has announced that there may be space.
+    /// Whether the system has announced that there may be space.
     became_writable: bool,
     space: Space,
-    /// The packets that wait for space. No others are sent before them.
+    /// Packets that wait for space. No others are sent before them.
     held: Option<Held<P, T>>,
 }
 
 /// The outcome of sending packets.
 #[derive(Debug)]
 pub enum Sent {
-    /// They are sent, or will be as soon as there is space.
+    /// The packets are sent, or will be as soon as there is space.
     Taken,
-    /// They are dropped, for this reason.
+    /// The packets are dropped, for this reason.
     Lost(SendError),
 }
 
@@ -134,24 +136,25 @@ impl<P: Protocol, S: Socket<P>, T> LocalSocket<P, S, T> {
         (self.receives, self.readable) = (true, true);
     }
 
-    /// Called when the system announces that packets may have arrived, or that there may be space.
+    /// Handles the system's announcement that packets may have arrived, or that there may be space.
     pub fn note_ready(&mut self, readable: bool, writable: bool) {
         self.readable |= readable && self.receives;
         self.became_writable |= writable;
     }
 
-    /// Whether a receive call may return packets.
+    /// Returns whether a receive call may return packets.
     pub fn is_readable(&self) -> bool {
         self.readable || (self.receives && self.socket.has_arrived())
     }
 
-    /// As [`is_readable`](Self::is_readable), and processes the announcements of arrivals.
+    /// Queries like [`is_readable`](Self::is_readable), and processes the announcements of
+    /// arrivals.
     pub fn take_readable(&mut self) -> bool {
         self.readable |= self.receives && self.socket.take_arrived();
         self.readable
     }
 
-    /// Whether it accepts packets now.
+    /// Returns whether it accepts packets now.
     pub fn has_space(&self) -> bool {
         self.space == Space::Free
     }
@@ -162,7 +165,7 @@ impl<P: Protocol, S: Socket<P>, T> LocalSocket<P, S, T> {
             Received::MayHaveMore => (self.readable, self.recv_errors) = (true, 0),
             Received::NoMore => (self.readable, self.recv_errors) = (false, 0),
             Received::Failed(error) => {
-                // The socket is used further. After repeated errors it waits for the next arrival.
+                // The socket remains in use. After repeated errors it waits for the next arrival.
                 tracing::debug!(%error, "receiving failed");
                 self.recv_errors += 1;
                 self.readable = self.recv_errors < RECV_ERRORS_MAX;
@@ -170,12 +173,12 @@ impl<P: Protocol, S: Socket<P>, T> LocalSocket<P, S, T> {
         }
     }
 
-    /// Whether it waits until the system announces that it is writable.
+    /// Returns whether it waits until the system announces that it is writable.
     pub fn awaits_writable(&self) -> bool {
         self.space == Space::UntilWritable
     }
 
-    /// When to retry, if there will be no announcement.
+    /// Returns the time of the next retry, if there will be no announcement.
     pub fn retry_at(&self) -> Option<Instant> {
         match self.space {
             Space::Until(at) => Some(at),
@@ -183,7 +186,7 @@ impl<P: Protocol, S: Socket<P>, T> LocalSocket<P, S, T> {
         }
     }
 
-    /// Whether it is time to retry. Resets the announcement.
+    /// Returns whether it is time to retry. Resets the announcement.
     pub fn take_retry_due(&mut self, now: Instant) -> bool {
         let writable = std::mem::take(&mut self.became_writable) && self.awaits_writable();
         writable || self.retry_at().is_some_and(|at| at <= now)
@@ -213,7 +216,7 @@ impl<P: Protocol, S: Socket<P>, T> LocalSocket<P, S, T> {
         self.space = if waits { Space::UntilWritable } else { Space::Until(now + NO_BUFFERS_RETRY) };
     }
 
-    /// The owner of the held packets.
+    /// Returns the owner of the held packets.
     pub fn held(&self) -> Option<&T> {
         self.held.as_ref().map(|held| &held.owner)
     }
@@ -259,14 +262,14 @@ pub(crate) struct SocketSlot<L> {
     pub(crate) waiting: VecDeque<ConnectionKey>,
 }
 
-/// Where a socket is served.
+/// Processor that serves a socket.
 pub(crate) enum SocketPlace<L> {
-    /// By the driver.
+    /// The driver serves it.
     Local(Box<L>),
-    /// By a worker.
+    /// A worker serves it.
     Offloaded {
         worker: usize,
-        /// The number of packets that it takes at a time.
+        /// Number of packets that it accepts at a time.
         batch_max: usize,
     },
 }
@@ -286,7 +289,7 @@ impl<L> SocketSlot<L> {
         }
     }
 
-    /// The worker that serves it, if that is not the driver.
+    /// Returns the worker that serves it, if any.
     pub(crate) fn worker(&self) -> Option<usize> {
         match &self.place {
             SocketPlace::Local(_) => None,

@@ -3,14 +3,14 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-/// Locks `mutex`, also if another thread panicked while it held the lock. Each change under the
+/// Locks `mutex`, even if another thread panicked while it held the lock. Each change under the
 /// locks of a driver is complete or absent, and a driver that ends notifies all handles.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The wakers of tasks and threads that wait for the same event. Bounded by their number, because a
-/// waker that is added again replaces itself.
+/// Wakers of tasks and threads that wait for the same event. The set is bounded by their number,
+/// because a waker that is added again replaces itself.
 #[derive(Debug, Default)]
 pub struct WakerSet(Vec<Waker>);
 
@@ -28,8 +28,7 @@ impl WakerSet {
         Self(std::mem::take(&mut self.0))
     }
 
-    /// Wakes all in the order in which they were added, so that the one that waited longest comes
-    /// first.
+    /// Wakes all in the order in which they were added, so that the longest waiter comes first.
     pub fn wake(self) {
         self.0.into_iter().for_each(Waker::wake);
     }

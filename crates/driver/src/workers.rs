@@ -13,19 +13,19 @@ use crate::path_worker::{ARRIVALS_MAX as PATH_ARRIVALS_MAX, PathWorker, PathWork
 use crate::protocol::{Batch, Connection, ConnectionKey, Job, OpenJob, Plan, Protocol};
 use crate::receive_worker::{ARRIVALS_MAX as RECEIVE_ARRIVALS_MAX, ReceiveWorker, ReceiveWorkerCounters};
 
-/// Received batches with less [work](OpenJob::work_bytes) are opened by the driver: opening them takes
-/// no longer than passing them on, about a microsecond. The same limit applies to jobs.
+/// Amount of [work](OpenJob::work_bytes) below which the driver opens received batches: opening
+/// them takes no longer than passing them on, about a microsecond. The same limit applies to jobs.
 const OPEN_OFFLOAD_BYTES_MIN: usize = 8 << 10;
 
-/// Plans with fewer packets are sealed by the driver, for the same reason.
+/// Number of packets below which the driver seals a plan, for the same reason.
 const SEAL_OFFLOAD_PACKETS_MIN: usize = 6;
 
-/// A received batch of at least this size makes the driver grant a lease for later batches. Smaller
-/// batches take no longer to open than to pass on, and of many connections few are busy.
+/// Size of a received batch that makes the driver grant a lease for later batches. Smaller batches
+/// take no longer to open than to pass on, and few of many connections are busy.
 const LEASE_BYTES_MIN: usize = 8 << 10;
 
-/// Limit of batches of the receive worker that are processed in one turn: as many as a driver that
-/// receives itself takes from one socket.
+/// Maximum number of batches of the receive worker that are processed in one turn: as many as a
+/// driver that receives itself takes from one socket.
 const RECEIVE_ARRIVALS_PER_TURN: usize = RECV_CALLS_PER_TURN * RECV_BATCHES_MAX;
 
 /// The workers of a driver. The placement determines which exist.
@@ -38,13 +38,13 @@ pub struct Workers<P: Protocol> {
     receiver: Option<ReceiveWorker<P>>,
     /// The counters of the crypto workers or path workers.
     counters: Option<Arc<PoolCounters>>,
-    /// The path worker that is polled next.
+    /// Path worker that is polled next.
     next_path: usize,
-    /// How many batches may still be taken from it in this turn.
+    /// Number of batches that may still be taken from it in this turn.
     path_arrivals_left: usize,
-    /// As above, for the receive worker.
+    /// Number of batches that may still be taken from the receive worker in this turn.
     receive_arrivals_left: usize,
-    /// The liveness of the receive worker was checked in this turn.
+    /// Whether the liveness of the receive worker was checked in this turn.
     receiver_checked: bool,
 }
 
@@ -64,7 +64,7 @@ impl<P: Protocol> Default for Workers<P> {
 }
 
 impl<P: Protocol> Workers<P> {
-    /// Workers that seal and open.
+    /// Creates workers that seal and open.
     pub fn of_pool(workers: Vec<CryptoWorker<P>>) -> Self {
         let counters = PoolCounters::new(workers.iter().map(|worker| Arc::clone(worker.tally())).collect());
         let counters = Arc::new(counters);
@@ -75,8 +75,8 @@ impl<P: Protocol> Workers<P> {
         }
     }
 
-    /// Workers that serve sockets. `helpers` are the same workers as processors that seal for the
-    /// driver's sockets while they are idle; empty if the driver serves none.
+    /// Creates workers that serve sockets. `helpers` are the same workers as processors that seal
+    /// for the driver's sockets while they are idle; empty if the driver serves none.
     pub fn of_paths(paths: Vec<PathWorker<P>>, helpers: Vec<CryptoWorker<P>>) -> Self {
         if paths.is_empty() {
             return Self::default();
@@ -87,29 +87,29 @@ impl<P: Protocol> Workers<P> {
         Self { paths, pool, counters: Some(counters), ..Self::default() }
     }
 
-    /// A worker that receives.
+    /// Creates a worker that receives.
     pub fn of_receiver(receiver: ReceiveWorker<P>) -> Self {
         Self { receiver: Some(receiver), ..Self::default() }
     }
 
-    /// A worker that sends, and one that receives through `intake`. Their counters, in this order, are
-    /// those of the sender and of the intake.
+    /// Creates a worker that sends, and one that receives through `intake`. Their counters, in this
+    /// order, are those of the sender and of the intake.
     pub fn of_pipeline(sender: PathWorker<P>, receiver: ReceiveWorker<P>, intake: &Arc<Tally>) -> Self {
         let counters = PoolCounters::new(vec![Arc::clone(sender.tally()), Arc::clone(intake)]);
         Self { paths: vec![sender], receiver: Some(receiver), counters: Some(Arc::new(counters)), ..Self::default() }
     }
 
-    /// The counters of the crypto workers or path workers.
+    /// Returns the counters of the crypto workers or path workers.
     pub fn pool_counters(&self) -> Option<&Arc<PoolCounters>> {
         self.counters.as_ref()
     }
 
-    /// The counters of the receive worker.
+    /// Returns the counters of the receive worker.
     pub fn receive_worker_counters(&self) -> Option<&Arc<ReceiveWorkerCounters>> {
         self.receiver.as_ref().map(ReceiveWorker::counters)
     }
 
-    /// The next event of a path worker.
+    /// Returns the next event of a path worker.
     fn poll_path(&mut self, now: Instant) -> Option<Arrival<P>> {
         while let Some(path) = self.paths.get_mut(self.next_path) {
             let worker = self.next_path;
@@ -125,8 +125,8 @@ impl<P: Protocol> Workers<P> {
                 });
             }
             self.next_path += 1;
-            // The whole ring, so that a worker that has opened many batches does not wait while the
-            // driver opens batches itself.
+            // The limit is the whole ring, so that a worker that has opened many batches does not
+            // wait while the driver opens batches itself.
             self.path_arrivals_left = PATH_ARRIVALS_MAX;
             match path.check_liveness(now) {
                 StateChange::None => {}
@@ -144,7 +144,7 @@ impl<P: Protocol> Workers<P> {
         None
     }
 
-    /// The next event of the receive worker.
+    /// Returns the next event of the receive worker.
     fn poll_receiver(&mut self, now: Instant) -> Option<Arrival<P>> {
         let receiver = self.receiver.as_mut()?;
         if self.receive_arrivals_left > 0

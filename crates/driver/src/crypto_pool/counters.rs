@@ -25,7 +25,7 @@ impl PoolCounters {
         Self { workers, ..Self::default() }
     }
 
-    /// The current values.
+    /// Returns the current values.
     pub fn read(&self) -> WorkerPoolStats {
         let get = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
         let worker = |tally: &Arc<Tally>| {
@@ -53,13 +53,14 @@ pub struct WorkerPoolStats {
     /// Batches that the driver processed itself while others of their flow were in flight. Batches
     /// that did not have to wait are not counted.
     pub batches_by_driver: u64,
-    /// How often the driver accepted no further work because too many batches were in flight.
+    /// Number of times that the driver accepted no further work because too many batches were in
+    /// flight.
     pub waits_full: u64,
     /// Batches that the driver processed because their worker was late or had failed.
     pub batches_redone: u64,
     /// Received batches that were lost with a failed worker. The peer retransmits their content.
     pub batches_lost: u64,
-    /// How often a worker was late.
+    /// Number of times that a worker was late.
     pub workers_late: u64,
     /// The number of workers that have panicked.
     pub workers_gone: u64,
@@ -69,9 +70,9 @@ pub struct WorkerPoolStats {
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct WorkerStats {
-    /// Batches that it sealed and opened. For a path worker: those that it received, sent, and
-    /// sealed for the driver.
+    /// Number of batches that it sealed and opened. For a path worker: the batches that it
+    /// received, sent, and sealed for the driver.
     pub batches: u64,
-    /// The time spent on them. For a path worker: the time in which it did not wait.
+    /// Time spent on them. For a path worker: the time in which it did not wait.
     pub busy: Duration,
 }

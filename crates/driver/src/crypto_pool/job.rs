@@ -28,7 +28,7 @@ pub(crate) enum PoolJob<P: Protocol> {
 const PACKET_BYTES: usize = 1_500;
 
 impl<P: Protocol> PoolJob<P> {
-    /// Its work, in bytes that a fast cipher decrypts in the same time.
+    /// Returns its work, in bytes that a fast cipher decrypts in the same time.
     pub(crate) fn work_bytes(&self) -> usize {
         match self {
             Self::Seal { plan, .. } => PACKET_BYTES * plan.packet_count(),

@@ -19,10 +19,11 @@
 //! Under `path(n)` the workers are path workers: they seal for the driver's own paths while they
 //! are idle.
 //!
-//! The driver seals and opens itself if the workers have no space, so it never waits while there is
-//! work. A worker that panics or hangs only reduces throughput. The driver seals its plans again.
-//! Batches that it had to open count as lost, as if the network had dropped them. The driver runs
-//! its jobs again, because the peer may have an acknowledgement of their data.
+//! If the workers have no space, the driver seals and opens itself, so it never waits while there
+//! is work. A worker that panics or hangs only reduces throughput. The driver seals the plans of
+//! such a worker again. Batches that the worker had to open count as lost, as if the network had
+//! dropped them. The driver runs its jobs again, because the peer may have an acknowledgement of
+//! their data.
 
 mod counters;
 mod job;
@@ -47,12 +48,12 @@ use crate::in_flight::{ConnectionRef, InFlightBatch};
 use crate::offload::{JobOutput, PathFlow};
 use crate::protocol::{OpenJob, Plan, Protocol};
 
-/// A worker is late if a flow waits this long for it. A batch takes a thousandth of that. On a
-/// machine with too few cores a thread may wait some milliseconds for a processor. The driver seals
-/// the plans of a late worker.
+/// Time after which a worker is late if a flow waits for it. A batch takes a thousandth of this
+/// time. On a machine with too few cores a thread may wait some milliseconds for a processor. The
+/// driver seals the plans of a late worker.
 const LATE_AFTER: Duration = Duration::from_millis(20);
 
-/// A batch that a worker has not opened after this time counts as lost, because later batches of
+/// Time after which a batch that a worker has not opened counts as lost, because later batches of
 /// its path wait for it. The time is longer than the scheduling delay of any working machine, and
 /// shorter than the time after which a peer declares a path failed.
 const LOST_AFTER: Duration = Duration::from_millis(200);
@@ -68,7 +69,7 @@ pub(crate) enum Finished<P: Protocol> {
         job: Box<P::OpenJob>,
         batch: P::Batch,
     },
-    /// A batch that was to be opened is lost.
+    /// A batch to be opened is lost.
     Lost,
     /// A job, with its output unless its worker was late or has failed.
     Ran {
@@ -84,10 +85,9 @@ type PoolBatch<P> = InFlightBatch<P, PoolWork<P>>;
 struct PoolWork<P: Protocol> {
     /// The index of the worker.
     worker: usize,
-    /// When the worker got it.
+    /// Time at which the worker received it.
     since: Instant,
-    /// The work to repeat if the worker fails. `None` for a batch to open, which cannot be
-    /// repeated.
+    /// Work to repeat if the worker fails. `None` for a batch to open, which cannot be repeated.
     redo: Option<Redo<P>>,
     finished: Finished<P>,
 }
@@ -110,8 +110,8 @@ pub struct CryptoPool<P: Protocol> {
 }
 
 impl<P: Protocol> CryptoPool<P> {
-    /// Creates a pool of these workers: threads of its own, or path workers that help while they
-    /// are idle. `counters` are their counters.
+    /// Creates a pool of these workers, either threads of its own or path workers that help while
+    /// they are idle, with their `counters`.
     pub fn new(workers: Vec<CryptoWorker<P>>, counters: Arc<PoolCounters>) -> Self {
         let order = Ordered::new();
         let (spare_buffers, spare_plans) = (Vec::new(), Vec::new());
@@ -119,25 +119,25 @@ impl<P: Protocol> CryptoPool<P> {
         Self { workers, order, counters, spare_buffers, spare_plans, spare_opens, spare_outputs }
     }
 
-    /// Sets how much other work a worker has.
+    /// Sets the amount of other work of a worker.
     pub(crate) fn set_load(&mut self, worker: usize, load: usize) {
         self.workers[worker].load = load;
     }
 
-    /// Limit of batches in flight before another plan is made: all that workers may have, and as
-    /// many that the driver has finished and that wait for their turn. They are sent within a
-    /// fraction of a millisecond.
+    /// Returns the number of batches in flight at which no further plan is made: the maximum for
+    /// all workers, and the same number of batches that the driver has finished and that wait for
+    /// their turn. They are sent within a fraction of a millisecond.
     fn len_max(&self) -> usize {
         2 * JOBS_MAX * (self.workers.len() + 1)
     }
 
-    /// Whether no further plans may be made.
+    /// Returns whether no further plans may be made.
     pub(crate) fn is_full(&self) -> bool {
         self.counted(self.order.len() >= self.len_max())
     }
 
-    /// Whether nothing further may be received. The batches of two receive calls may be in flight
-    /// in addition to those that workers may have.
+    /// Returns whether no further batches may be received. The batches of two receive calls may be
+    /// in flight in addition to the maximum for all workers.
     pub(crate) fn has_enough_to_open(&self) -> bool {
         self.counted(self.order.len() >= self.len_max() + 2 * RECV_BATCHES_MAX)
     }
@@ -147,23 +147,23 @@ impl<P: Protocol> CryptoPool<P> {
         is_full
     }
 
-    /// The number of processors: the driver and its workers.
+    /// Returns the number of processors: the driver and its workers.
     pub(crate) fn processors(&self) -> usize {
         1 + self.workers.len()
     }
 
-    /// Whether nothing is in flight.
+    /// Returns whether nothing is in flight.
     pub(crate) fn is_empty(&self) -> bool {
         self.order.len() == 0
     }
 
-    /// Whether a worker has space for a batch.
+    /// Returns whether a worker has space for a batch.
     pub(crate) fn has_space(&self) -> bool {
         self.workers.iter().any(|worker| worker.has_space() && worker.long_jobs() <= LONG_JOBS_AHEAD_MAX)
     }
 
-    /// Whether a worker has space for a job of this work. A long one goes to another processor even if
-    /// it is the `last` for now.
+    /// Returns whether a worker has space for a job of this work. A long job goes to another
+    /// processor even if it is the last one for now.
     pub(crate) fn has_space_for(&self, work: usize, is_last: bool) -> bool {
         if work < LONG_JOB_BYTES_MIN {
             return !is_last && self.has_space();
@@ -176,12 +176,13 @@ impl<P: Protocol> CryptoPool<P> {
         self.workers.iter().any(has_space)
     }
 
-    /// Whether a batch of this flow is in flight. Later ones must wait for their turn.
+    /// Returns whether a batch of this flow is in flight. Later batches of the flow must wait for
+    /// their turn.
     pub(crate) fn is_busy(&self, flow: PathFlow) -> bool {
         self.order.is_busy(flow)
     }
 
-    /// Whether there are results for [`collect`](Self::collect).
+    /// Returns whether there are results for [`collect`](Self::collect).
     pub(crate) fn has_returned(&self) -> bool {
         self.workers.iter().any(CryptoWorker::has_returned)
     }
@@ -246,7 +247,8 @@ impl<P: Protocol> CryptoPool<P> {
         self.workers[worker].push_job(ticket, job);
     }
 
-    /// Queues work that the driver has finished itself behind the work of its flow in flight.
+    /// Queues work that the driver has finished itself, behind the work of its flow that is in
+    /// flight.
     pub(crate) fn put(&mut self, now: Instant, flow: PathFlow, connection: ConnectionRef<P>, finished: Finished<P>) {
         let work = PoolWork { worker: usize::MAX, since: now, redo: None, finished };
         let ticket = self.order.reserve(flow, InFlightBatch::new(connection, work));
@@ -325,7 +327,7 @@ impl<P: Protocol> CryptoPool<P> {
         }
     }
 
-    /// Marks workers as late that a flow has waited for too long, and finishes the slots that can
+    /// Marks workers for which a flow has waited too long as late, and finishes the slots that can
     /// be finished without them.
     fn check_late(&mut self, now: Instant) {
         let late: Vec<(Ticket, usize, bool)> = self
@@ -346,9 +348,9 @@ impl<P: Protocol> CryptoPool<P> {
         }
     }
 
-    /// Takes back the plans that flows wait for, from all workers, for the driver to seal. The same
-    /// plan gives the same bytes, and a later result is ignored. False if the flows wait for no
-    /// plans.
+    /// Takes back plans that flows wait for, from all workers, so that the driver seals them. The
+    /// same plan gives the same bytes, and a later result is ignored. Returns false if no flow
+    /// waits for a plan.
     pub(crate) fn take_back_awaited(&mut self) -> bool {
         let is_plan = |work: &PoolWork<P>| matches!(work.redo, Some(Redo::Seal(_)));
         let awaited: Vec<Ticket> =
@@ -364,12 +366,12 @@ impl<P: Protocol> CryptoPool<P> {
         !awaited.is_empty()
     }
 
-    /// When [`collect`](Self::collect) must check for late workers.
+    /// Returns the time at which [`collect`](Self::collect) must check for late workers.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.order.awaited().map(|(_, batch)| batch.contents.due_at(&self.workers)).min()
     }
 
-    /// The next finished work that is first in its flow and that `may_go` accepts.
+    /// Returns the next finished work that is first in its flow and that `may_go` accepts.
     pub(crate) fn take(
         &mut self,
         mut may_go: impl FnMut(PathFlow, &Finished<P>) -> bool,
@@ -425,8 +427,8 @@ impl<P: Protocol> CryptoPool<P> {
 }
 
 impl<P: Protocol> PoolWork<P> {
-    /// The next deadline: when its worker becomes late or, if it is late already and the work
-    /// cannot be repeated, when the work counts as lost.
+    /// Returns the next deadline: the time when its worker becomes late or, if it is late already
+    /// and the work cannot be repeated, the time when the work counts as lost.
     fn due_at(&self, workers: &[CryptoWorker<P>]) -> Instant {
         let is_late = workers.get(self.worker).is_some_and(|worker| worker.is_late);
         let limit = if is_late && self.redo.is_none() { LOST_AFTER } else { LATE_AFTER };

@@ -22,7 +22,7 @@ pub(crate) struct Ordered<L, T> {
     /// The ticket of the first element of `slots`.
     base: Ticket,
     slots: VecDeque<Option<Slot<T>>>,
-    /// Flows with slots, in the order in which they are polled. At most as many as slots.
+    /// Flows with slots, in the order in which they are polled. There are at most as many as slots.
     flows: Vec<(L, VecDeque<Ticket>)>,
     len: usize,
     /// The number of slots that are done.
@@ -40,12 +40,12 @@ impl<L: Copy + PartialEq, T> Ordered<L, T> {
         Self { base: 0, slots: VecDeque::new(), flows: Vec::new(), len: 0, done: 0 }
     }
 
-    /// The number of slots in use.
+    /// Returns the number of slots in use.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether this flow has slots.
+    /// Returns whether this flow has slots.
     pub(crate) fn is_busy(&self, flow: L) -> bool {
         self.flows.iter().any(|(known, _)| *known == flow)
     }
@@ -62,13 +62,13 @@ impl<L: Copy + PartialEq, T> Ordered<L, T> {
         ticket
     }
 
-    /// The item of a slot that is not done.
+    /// Returns the item of a slot that is not done.
     pub(crate) fn waiting(&mut self, ticket: Ticket) -> Option<&mut T> {
         self.slot(ticket).filter(|slot| !slot.is_done).map(|slot| &mut slot.item)
     }
 
-    /// Marks a slot as done and returns its item, to store the result. `None` if it was done
-    /// before, by another worker.
+    /// Marks a slot as done and returns its item, to store the result. Returns `None` if another
+    /// worker has already finished it.
     pub(crate) fn finish(&mut self, ticket: Ticket) -> Option<&mut T> {
         let index = self.index(ticket)?;
         let slot = self.slots[index].as_mut().filter(|slot| !slot.is_done)?;
@@ -94,7 +94,7 @@ impl<L: Copy + PartialEq, T> Ordered<L, T> {
         None
     }
 
-    /// Whether the first slot of a flow is done.
+    /// Returns whether the first slot of a flow is done.
     pub(crate) fn has_ready(&self) -> bool {
         self.done > 0 && self.flows.iter().any(|(_, tickets)| tickets.front().is_some_and(|head| self.is_done(*head)))
     }
@@ -103,7 +103,8 @@ impl<L: Copy + PartialEq, T> Ordered<L, T> {
         self.index(ticket).and_then(|index| self.slots[index].as_ref()).is_some_and(|slot| slot.is_done)
     }
 
-    /// The first slot of each flow, if it is not done. The later slots of the flow wait for it.
+    /// Returns the first slot of each flow, if it is not done. The later slots of the flow wait for
+    /// it.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = (Ticket, &T)> {
         self.flows.iter().filter_map(|(_, tickets)| {
             let head = *tickets.front()?;
@@ -112,7 +113,7 @@ impl<L: Copy + PartialEq, T> Ordered<L, T> {
         })
     }
 
-    /// All slots that are not done.
+    /// Returns all slots that are not done.
     pub(crate) fn all_waiting(&self) -> impl Iterator<Item = (Ticket, &T)> {
         let slots = (self.base..).zip(&self.slots);
         slots.filter_map(|(ticket, slot)| slot.as_ref().filter(|slot| !slot.is_done).map(|slot| (ticket, &slot.item)))
@@ -135,7 +136,7 @@ impl<L: Copy + PartialEq, T> Ordered<L, T> {
         if self.flows[at].1.is_empty() {
             self.flows.swap_remove(at);
         } else {
-            // The other flows have their turn first.
+            // The other flows get their turn first.
             self.flows[at..].rotate_left(1);
         }
         self.len -= 1;

@@ -19,7 +19,8 @@ pub struct CryptoWorkerLoop<P: Protocol, C> {
     done: Producer<ReturnedJob<P>>,
     tally: Arc<Tally>,
     progress: Arc<Progress>,
-    /// The current job and when it began. Stored here so that it is known after a panic.
+    /// The current job and the time at which it began. It is stored here so that it is known after
+    /// a panic.
     running: Option<(QueuedJob<P>, Instant)>,
 }
 
@@ -35,7 +36,7 @@ impl<P: Protocol, C: Clock> CryptoWorkerLoop<P, C> {
         Self { clock, owner, to_do, done, tally, progress, running: None }
     }
 
-    /// Takes the current job and counts it.
+    /// Takes the current job and records it in the tally.
     fn end_job(&mut self) -> Option<QueuedJob<P>> {
         let (queued, begun) = self.running.take()?;
         self.tally.add_some(1, self.clock.now().saturating_since(begun));
@@ -73,7 +74,7 @@ impl<P: Protocol, C: Clock> WorkerLoop for CryptoWorkerLoop<P, C> {
         &self.progress
     }
 
-    /// Returns all jobs and ends. Others do its work from now on.
+    /// Returns all jobs and ends. Other workers take over its work.
     fn recover(&mut self) -> bool {
         if let Some(QueuedJob { ticket, job }) = self.end_job() {
             self.return_job(ReturnedJob { ticket, outcome: JobOutcome::Broken });

@@ -1,7 +1,8 @@
 //! The owner's side of a crypto worker, and [`PoolHelper`], through which a path worker helps.
 //!
 //! A worker that panics ends, and returns the jobs that it has not begun. A worker that hangs keeps
-//! its jobs. The owner continues without it, and uses it again after it has returned all of them.
+//! its jobs. The owner continues without it, and uses it again after it has returned all of its
+//! jobs.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,9 +19,9 @@ use crate::env::Clock;
 use crate::protocol::Protocol;
 use crate::worker::Progress;
 
-/// Limit of a worker's jobs: one that it runs, and enough others for the time until the owner
-/// queues more. One receive call takes as long as several jobs: with four the worker was idle a
-/// third of the time. A job takes some tens of microseconds, so none waits as long as a
+/// Maximum number of jobs of a worker: one that it runs, and enough others for the time until the
+/// owner queues more. One receive call takes as long as several jobs: with four the worker was idle
+/// a third of the time. A job takes some tens of microseconds, so none waits as long as a
 /// millisecond.
 pub(crate) const JOBS_MAX: usize = 8;
 
@@ -28,18 +29,18 @@ pub(crate) const JOBS_MAX: usize = 8;
 /// takes about 60 µs, ten times as long as it takes to wake a thread.
 pub(super) const LONG_JOB_BYTES_MIN: usize = 256 << 10;
 
-/// A worker gets work only behind at most this many long jobs. The driver runs a long job and seals some
-/// batches before it offers more: with one, workers were idle a quarter of the time, and with none before
-/// a batch the driver sealed nearly all of them.
+/// Maximum number of long jobs ahead of new work in a worker. The driver runs a long job and seals
+/// some batches before it offers more: with a maximum of one, workers were idle a quarter of the
+/// time, and with zero for batches the driver sealed nearly all of them.
 pub(super) const LONG_JOBS_AHEAD_MAX: usize = 2;
 
-/// A worker that has work, but not more than this, in bytes that a fast cipher decrypts in the same time,
-/// gets the next job even if others have none. Those sleep, and the driver takes as long to wake one as to
-/// plan a batch. The work takes about 45 µs.
+/// Amount of work up to which a busy worker gets the next job even if others have none, in bytes
+/// that a fast cipher decrypts in the same time. The other workers sleep, and waking one takes the
+/// driver as long as planning a batch. This much work takes about 45 µs.
 const AWAKE_WORK_MAX: usize = 192 << 10;
 
-/// A path worker gets plans to seal for the driver only while it has fewer jobs of any kind than
-/// this: enough for the time until the owner queues more. Its own paths have priority.
+/// Number of jobs of any kind below which a path worker gets plans to seal for the driver: enough
+/// for the time until the owner queues more. Its own paths have priority.
 const HELP_BELOW: usize = 3;
 
 const _: () = assert!(HELP_BELOW <= JOBS_MAX, "a ring has space for what may be in flight");
@@ -50,12 +51,12 @@ pub(super) struct QueuedJob<P: Protocol> {
     pub(super) job: PoolJob<P>,
 }
 
-/// The outcome of a job.
+/// Outcome of a job.
 pub(super) enum JobOutcome<P: Protocol> {
     Done(PoolJob<P>),
     /// The worker ended before it began the job.
     NotBegun(PoolJob<P>),
-    /// The worker panicked in the job.
+    /// The worker panicked during the job.
     Broken,
 }
 
@@ -65,7 +66,7 @@ pub(super) struct ReturnedJob<P: Protocol> {
     pub(super) outcome: JobOutcome<P>,
 }
 
-/// Counts the work of a worker, for statistics.
+/// Tally of the work of a worker, for statistics.
 #[derive(Debug, Default)]
 pub struct Tally {
     jobs: AtomicU64,
@@ -78,7 +79,7 @@ impl Tally {
         (self.jobs.load(Ordering::Relaxed), busy)
     }
 
-    /// There is one writer, so a load and a store suffice.
+    /// Adds to the tally. There is one writer, so a load and a store suffice.
     pub(crate) fn add_some(&self, jobs: u64, spent: Duration) {
         self.jobs.store(self.jobs.load(Ordering::Relaxed) + jobs, Ordering::Relaxed);
         self.busy_ns.store(self.busy_ns.load(Ordering::Relaxed) + spent.as_nanos(), Ordering::Relaxed);
@@ -99,22 +100,22 @@ pub struct CryptoWorker<P: Protocol> {
     worker: Waker,
     tally: Arc<Tally>,
     progress: Arc<Progress>,
-    /// Limit of its jobs and its other work.
+    /// Maximum number of its jobs and amount of its other work.
     jobs_max: usize,
     /// The amount of its other work.
     pub(super) load: usize,
-    /// The work of each of its jobs, including those whose results were not taken yet, in order.
+    /// Work of each of its jobs in order, including jobs whose results were not taken yet.
     in_flight: VecDeque<usize>,
-    /// The sum.
+    /// Sum of `in_flight`.
     work_in_flight: usize,
-    /// It takes too long for a job, and gets no others until it has returned all.
+    /// Whether it takes too long for a job; it then gets no others until it has returned all.
     pub(super) is_late: bool,
-    /// Its thread has ended.
+    /// Whether its thread has ended.
     pub(super) is_gone: bool,
 }
 
 /// The path worker's side of the crypto pool. If the worker fails, the job that it has begun is
-/// lost with it. The owner does the others.
+/// lost with it. The owner takes over the others.
 pub struct PoolHelper<P: Protocol> {
     to_do: Consumer<QueuedJob<P>>,
     done: Producer<ReturnedJob<P>>,
@@ -125,7 +126,7 @@ impl<P: Protocol> PoolHelper<P> {
         !self.to_do.is_empty()
     }
 
-    /// Runs one job. False if there is none. The caller wakes the owner.
+    /// Runs one job. Returns false if there is none. The caller wakes the owner.
     pub(crate) fn run_one(&mut self) -> bool {
         let Ok(QueuedJob { ticket, mut job }) = self.to_do.pop() else { return false };
         job.run();
@@ -171,12 +172,12 @@ impl<P: Protocol> CryptoWorker<P> {
         (crypto_worker, WorkerRings { to_do, done })
     }
 
-    /// Its counters.
+    /// Returns its counters.
     pub fn tally(&self) -> &Arc<Tally> {
         &self.tally
     }
 
-    /// Whether it takes another job.
+    /// Returns whether it accepts another job.
     pub(super) fn has_space(&self) -> bool {
         !self.is_gone && !self.is_late && self.in_flight.len() + self.load < self.jobs_max
     }
@@ -186,19 +187,20 @@ impl<P: Protocol> CryptoWorker<P> {
         self.is_gone |= self.returned.is_abandoned() && self.returned.is_empty();
     }
 
-    /// The work of its jobs, in bytes that a fast cipher decrypts in the same time.
+    /// Returns the work of its jobs, in bytes that a fast cipher decrypts in the same time.
     pub(super) fn work_in_flight(&self) -> usize {
         self.work_in_flight
     }
 
-    /// The number of its long jobs.
+    /// Returns the number of its long jobs.
     pub(super) fn long_jobs(&self) -> usize {
         self.in_flight.iter().filter(|work| **work >= LONG_JOB_BYTES_MIN).count()
     }
 
-    /// The worker with the lowest rank gets the next job: one that is awake and has little work, else one
-    /// without work, else the one with the least; last one that has too many long jobs. A worker that has
-    /// stopped with little work gets more until it is late.
+    /// Returns its rank for the next job; the lowest rank gets it. A worker that is awake and has
+    /// little work is preferred, then one without work, then the one with the least, and finally
+    /// one that has too many long jobs. A worker that has stopped with little work gets more until
+    /// it is late.
     pub(super) fn rank(&self) -> (u8, usize) {
         let class = match self.work_in_flight {
             0 => 1,
@@ -223,12 +225,12 @@ impl<P: Protocol> CryptoWorker<P> {
         self.worker.wake_by_ref();
     }
 
-    /// Whether it has returned a job.
+    /// Returns whether it has returned a job.
     pub(super) fn has_returned(&self) -> bool {
         !self.returned.is_empty()
     }
 
-    /// The next returned job.
+    /// Returns the next returned job.
     pub(super) fn take_back(&mut self) -> Option<ReturnedJob<P>> {
         let returned = self.returned.pop().ok()?;
         // Jobs return in order.

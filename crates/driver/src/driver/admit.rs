@@ -12,8 +12,9 @@ use crate::protocol::{Batch, BatchDrop, Begun, Cell, CellOf, Connection, Connect
 use crate::shared::{ConnectRequest, Entered};
 use crate::socket::{Sent, SocketPlace};
 
-/// A driver is busy while this part of its limit of peers in the handshake is used. The rest is kept
-/// for peers that have proved their address, which packets with forged addresses cannot use up.
+/// Divisor of the limit of peers in the handshake: a driver is busy above that part of the limit.
+/// The rest is reserved for peers that have proved their address, so that packets with forged
+/// addresses cannot use it up.
 const BUSY_DIVISOR: usize = 2;
 
 type BatchOf<E> = <<E as Env>::Protocol as Protocol>::Batch;
@@ -40,9 +41,9 @@ impl<E: Env> Driver<E> {
         cell.refuse(refusal);
     }
 
-    /// The socket at which a connection begins: the requested one, or the first of the address
-    /// family of the peer. A socket whose worker has ended is not used. A socket whose worker does
-    /// not respond is used only if there is no other.
+    /// Returns the socket at which a connection begins: the requested one, or the first one of the
+    /// peer's address family. A socket whose worker has ended is not used. A socket whose worker
+    /// does not respond is used only if there is no other.
     fn socket_for(&self, cell: &CellOf<E::Protocol>, wanted: Option<usize>) -> Result<usize, EndReason> {
         let is_v4 = cell.remote().is_ipv4();
         let is_gone = |index: usize| self.sockets[index].worker().is_some_and(|worker| self.offload.is_gone(worker));
@@ -55,13 +56,13 @@ impl<E: Env> Driver<E> {
         live().find(|index| is_well(*index)).or_else(|| live().next()).ok_or(none)
     }
 
-    /// Processes a batch that may begin a connection of a peer.
+    /// Processes a batch that may begin a peer's connection.
     pub(super) fn admit(&mut self, socket: usize, batch: BatchOf<E>) {
         let waiting = self.shared.common.half_open_count() + self.shared.accepted_len();
         let entered = self.shared.common.enter(self.limits.connections_max).filter(|_| !self.closes_all);
         let Some(entered) = entered else { return self.refuse(socket, &batch) };
         if waiting >= self.limits.half_open_max {
-            // This passes soon, so the peer gets no answer and retries.
+            // The shortage is brief, so the peer gets no answer and retries.
             tracing::debug!(socket, "a connection must wait: too many peers are in the handshake");
             self.protocol.note_dropped(BatchDrop::Limit);
             return self.note_unrouted(batch.packet_count());
@@ -82,8 +83,8 @@ impl<E: Env> Driver<E> {
         }
     }
 
-    /// Carries out the application's decisions about peers that wait for one. Each that begins costs
-    /// a key exchange, so their number in a turn is limited.
+    /// Executes the application's decisions about waiting peers. Each accepted peer costs a key
+    /// exchange, so their number per turn is limited.
     pub(super) fn take_decisions(&mut self, max: usize) {
         self.shared.clear_decisions();
         for _ in 0..max {
@@ -103,7 +104,7 @@ impl<E: Env> Driver<E> {
         self.shared.note_decision();
     }
 
-    /// Refuses a batch that may begin a connection of a peer.
+    /// Refuses a batch that may begin a peer's connection.
     fn refuse(&mut self, socket: usize, batch: &BatchOf<E>) {
         tracing::debug!(socket, "connection refused: a limit is reached, or the endpoint is closing");
         self.protocol.note_dropped(BatchDrop::Limit);
@@ -159,7 +160,7 @@ impl<E: Env> Driver<E> {
         self.packets = packets;
     }
 
-    /// Sends the packets of the protocol itself that are due.
+    /// Sends due packets of the protocol itself.
     pub(super) fn send_replies(&mut self, now: Instant) {
         let mut packets = std::mem::take(&mut self.packets);
         while let Some(socket) = self.protocol.poll_reply(now, &mut packets) {
@@ -186,7 +187,7 @@ impl<E: Env> Driver<E> {
 /// before the connection is in the driver's table, and a caller waits for the cell.
 struct RefuseOnPanic<'a, C: Cell> {
     cell: &'a C,
-    /// The thread was already panicking, because a turn may run during the unwinding of an
+    /// Whether the thread was already panicking, because a turn may run during the unwinding of an
     /// unrelated panic.
     panicked_before: bool,
 }

@@ -1,6 +1,6 @@
-//! Small writes bypass bulk data, and bulk in the background yields to them.
+//! Small writes overtake bulk data, and background bulk data yields to them.
 //!
-//! A turn processes requests, receives, and sends. With bulk data each of these takes tens to
+//! A turn processes requests, receives, and sends. With bulk data each of these steps takes tens to
 //! hundreds of microseconds, and a message of a few bytes would wait for several of them at each
 //! end. So the driver
 //!
@@ -19,33 +19,33 @@ use super::{Driver, Flush};
 use crate::env::Env;
 use crate::protocol::ConnectionKey;
 
-/// For this long after an interactive write, more are expected. A shorter time makes an application
-/// that writes ten times a second wait for background data. A longer one slows background data down
-/// for writes that may not follow.
+/// Time after an interactive write during which more writes are expected. A shorter time makes an
+/// application that writes ten times a second wait for background data. A longer one slows
+/// background data down for writes that may not follow.
 const EXPECTED_FOR: Duration = Duration::from_secs(1);
 
-/// The connections with interactive data, and its recent history.
+/// Connections with interactive data, and its recent history.
 #[derive(Debug, Default)]
 pub(super) struct Interactive {
     /// Connections whose application has just written interactive data. An entry is added for each
     /// time that the connection was in the list of requests, so the length is bounded by that list.
     at_once: Vec<ConnectionKey>,
     last_at: Option<Instant>,
-    /// Small batches of this connection were received since its events were last processed.
+    /// The connection of which small batches were received since its events were last processed.
     received: Option<ConnectionKey>,
-    /// Background data was sent since the thread last yielded.
+    /// Whether background data was sent since the thread last yielded.
     owes_yield: bool,
 }
 
 impl Interactive {
-    /// Notes that the application of `key` has written interactive data and that no earlier data
+    /// Records that the application of `key` has written interactive data and that no earlier data
     /// waits.
     pub(super) fn note(&mut self, now: Instant, key: ConnectionKey) {
         self.last_at = Some(now);
         self.at_once.push(key);
     }
 
-    /// Called when background data is sent. Returns whether other connections are served next.
+    /// Handles the sending of background data. Returns whether other connections are served next.
     pub(super) fn wants_pause(&mut self, now: Instant) -> bool {
         let is_expected = self.last_at.is_some_and(|at| now.saturating_since(at) < EXPECTED_FOR);
         self.owes_yield |= is_expected;
@@ -56,17 +56,17 @@ impl Interactive {
         std::mem::take(&mut self.owes_yield)
     }
 
-    /// Notes that a batch of `len_bytes` was absorbed and that others follow.
+    /// Records that a batch of `len_bytes` was absorbed and that others follow.
     fn note_received(&mut self, key: ConnectionKey, len_bytes: usize) {
         if len_bytes < INTERACTIVE_MAX {
             self.received = Some(key);
         }
     }
 
-    /// The connection whose application gets what it has received before a batch of `len_bytes` of
-    /// `next` is opened. None if this is another small batch of the same connection: a device
-    /// without receive offload returns bulk data packet by packet, and a wake-up takes longer than
-    /// opening a packet.
+    /// Returns the connection whose received data goes to its application before a batch of
+    /// `len_bytes` of `next` is opened. Returns `None` if this is another small batch of the same
+    /// connection: a device without receive offload returns bulk data packet by packet, and a
+    /// wake-up takes longer than opening a packet.
     fn take_received_before(&mut self, next: ConnectionKey, len_bytes: usize) -> Option<ConnectionKey> {
         self.received.take_if(|received| *received != next || len_bytes >= INTERACTIVE_MAX)
     }
@@ -79,7 +79,8 @@ impl<E: Env> Driver<E> {
     pub(super) fn send_interactive(&mut self, flush: Flush) -> usize {
         let mut sent = 0;
         while let Some(key) = self.interactive.at_once.pop() {
-            // Whether to send a tail is decided after everything of this turn was received.
+            // The decision about a partial batch follows after everything of this turn was
+            // received.
             if flush == Flush::Now {
                 self.take_half_events();
                 sent += self.visit(key, flush, 1);
@@ -88,7 +89,7 @@ impl<E: Env> Driver<E> {
         sent
     }
 
-    /// Called before a batch of `len_bytes` is opened.
+    /// Prepares for a batch of `len_bytes` that is about to be opened.
     pub(super) fn begin_arrival(&mut self, key: ConnectionKey, len_bytes: usize) {
         if let Some(received) = self.interactive.take_received_before(key, len_bytes) {
             self.visited = Some(received);
@@ -97,14 +98,14 @@ impl<E: Env> Driver<E> {
         }
     }
 
-    /// Called after a batch of `len_bytes` was absorbed.
+    /// Handles the end of absorbing a batch of `len_bytes`.
     pub(super) fn end_arrival(&mut self, key: ConnectionKey, len_bytes: usize) {
         if self.has_more_arrivals {
             self.interactive.note_received(key, len_bytes);
         }
     }
 
-    /// All batches of the turn were received. Visits follow.
+    /// Handles the end of the turn's arrivals. Visits follow.
     pub(super) fn end_arrivals(&mut self) {
         self.interactive.received = None;
     }

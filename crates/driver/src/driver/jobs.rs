@@ -1,4 +1,4 @@
-//! Jobs on absorbed data: run by the driver or by the crypto pool.
+//! Jobs on absorbed data, run by the driver or by the crypto pool.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::protocol::{Connection, ConnectionKey, Job, Protocol};
 /// Limit of jobs of one connection that are begun in one visit.
 const JOBS_PER_VISIT: usize = 16;
 
-/// Limit of the [work](Job::work_bytes) that the driver does itself for one connection in one visit,
+/// Limit of the [work](Job::work_bytes) of one connection that the driver does itself in one visit,
 /// about 250 µs. The job that exceeds it is the last.
 const WORK_PER_VISIT: usize = 1 << 20;
 
@@ -40,8 +40,8 @@ impl<E: Env> Driver<E> {
         self.entries.get_mut(key.0)?.connection.poll_job()
     }
 
-    /// Runs a job: on another processor if that is worthwhile and one has space, otherwise here.
-    /// Returns the work that was done here.
+    /// Runs a job: on another processor if that is worthwhile and one has space, otherwise on this
+    /// one. Returns the work done here.
     fn begin_job(&mut self, key: ConnectionKey, job: JobOf<E>, is_last: bool) -> usize {
         let work = job.work_bytes();
         if self.offload.opens() {
@@ -78,7 +78,7 @@ impl<E: Env> Driver<E> {
     }
 
     /// Finishes a job that is next in its flow. A job without an output was lost with its worker
-    /// and is run here. If it panics again, its connection ends.
+    /// and runs here. If it panics again, its connection ends.
     pub(super) fn finish_job(
         &mut self,
         connection: &ConnectionRef<E::Protocol>,

@@ -1,9 +1,9 @@
 //! Limits of a turn that other modules and crates rely on.
 
-/// A batch of fewer bytes is small. Opening it takes less time than waking the application. Sending
-/// a request of at most this size takes less time than opening the received batches. More is bulk:
-/// it waits until the received acknowledgements are processed and for further writes of the
-/// application, and is sent in full batches.
+/// Size in bytes below which a batch is small. Opening it takes less time than waking the
+/// application. Sending a request of at most this size takes less time than opening the received
+/// batches. Larger data is bulk: it waits until the received acknowledgements are processed and for
+/// further writes of the application, and is sent in full batches.
 pub const INTERACTIVE_MAX: usize = 16 << 10;
 
 /// Limit of batches that one receive call returns.

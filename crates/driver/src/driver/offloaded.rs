@@ -8,7 +8,7 @@ use crate::in_flight::InFlightBatch;
 use crate::offload::{Arrival, Offload, ReceiveHalfEvent, SendReport};
 use crate::protocol::{Batch, Connection, ConnectionKey, EndReason, Protocol, SocketsLost};
 
-/// Limit of events of receive halves that are taken at a time: the size of their ring.
+/// Maximum number of events of receive halves that are taken at a time: the size of their ring.
 const UPDATES_MAX: usize = 512;
 
 impl<E: Env> Driver<E> {
@@ -16,7 +16,8 @@ impl<E: Env> Driver<E> {
     pub(super) fn receive_from_workers(&mut self) -> usize {
         self.take_reports();
         if self.is_receiver_paused {
-            // A connection has panicked before everything was done for which the worker paused.
+            // A connection has panicked before all of the work was done for which the worker
+            // paused.
             self.detach_all();
         }
         let updates = self.take_half_events();
@@ -106,7 +107,7 @@ impl<E: Env> Driver<E> {
         self.env.lap(Activity::OpenAbsorb);
     }
 
-    /// Schedules the connections that wait for the sockets of a worker with space, in their order.
+    /// Schedules, in order, the connections that wait for the sockets of a worker with space.
     fn schedule_waiting_for(&mut self, worker: usize) {
         for index in 0..self.sockets.len() {
             if self.sockets[index].worker() == Some(worker) && self.socket_has_space(index) {
@@ -115,8 +116,8 @@ impl<E: Env> Driver<E> {
         }
     }
 
-    /// Handles a worker that does not respond. Other paths carry the data that it had. A connection
-    /// without another path ends.
+    /// Handles a worker that does not respond. Other paths carry the data that the worker held. A
+    /// connection without another path ends.
     fn on_worker_lost(&mut self, worker: usize, is_gone: bool, unsent: Vec<InFlightBatch<E::Protocol>>) {
         let now = self.env.now();
         tracing::error!(worker = worker + 1, is_gone, "a worker does not respond: its paths are unusable");
@@ -155,7 +156,7 @@ impl<E: Env> Driver<E> {
         let mut taken = 0;
         for _ in 0..UPDATES_MAX {
             let Some(event) = self.offload.poll_half_event() else { break };
-            // An event may be about the acknowledgement of packets that another worker has sent.
+            // An event may concern the acknowledgement of packets that another worker has sent.
             self.take_reports();
             let now = self.env.now();
             match event {
@@ -222,8 +223,8 @@ impl<E: Env> Driver<E> {
         self.detaching.push(key);
     }
 
-    /// Detaches all receive halves that requested it. Called when the receive worker has paused,
-    /// after which no batch of theirs remains in the rings.
+    /// Detaches all receive halves that are due. Called when the receive worker has paused, after
+    /// which no batch of theirs remains in the rings.
     fn detach_all(&mut self) {
         self.is_receiver_paused = true;
         self.offload.begin_all_arrivals();
@@ -253,7 +254,7 @@ impl<E: Env> Driver<E> {
     /// Then nothing may be sent, because the answer of the peer could arrive before the update.
     pub(super) fn update_receive_half(&mut self, key: ConnectionKey) -> bool {
         let Some(entry) = self.entries.get_mut(key.0).filter(|entry| entry.connection.has_detached_half()) else {
-            // A half that was recalled gets the updates when it is attached.
+            // A recalled half gets the updates when it is attached.
             return true;
         };
         if !self.offload.has_space_for_updates() {
@@ -267,8 +268,8 @@ impl<E: Env> Driver<E> {
         true
     }
 
-    /// Handles the loss of the receive worker: connections whose receive half it had end, and the
-    /// driver receives for the others.
+    /// Handles the loss of the receive worker: connections whose receive half ran there end, and
+    /// the driver receives for the others.
     fn on_receiver_lost(&mut self) {
         let now = self.env.now();
         tracing::error!("the receive worker does not respond: connections whose receive half it has end");

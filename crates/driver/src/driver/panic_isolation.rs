@@ -1,4 +1,4 @@
-//! A panic in a connection ends only that connection.
+//! Isolation of panics: a panic in a connection ends only that connection.
 //!
 //! A bug in a connection, or in the TLS session of its application, shows as a panic while the
 //! driver calls the connection. That connection ends, its handles report it, and the others

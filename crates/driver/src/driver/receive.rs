@@ -17,7 +17,7 @@ const MISROUTED_PER_TURN: usize = 32;
 type BatchOf<E> = <<E as Env>::Protocol as Protocol>::Batch;
 
 impl<E: Env> Driver<E> {
-    /// Receives what has arrived. Returns the number of batches.
+    /// Receives arrived packets. Returns the number of batches.
     pub(super) fn receive(&mut self) -> usize {
         let mut received = 0;
         if !self.offload.has_space_for_arrivals() {
@@ -71,8 +71,8 @@ impl<E: Env> Driver<E> {
 
     /// Passes the packets of a batch to their connections.
     pub(super) fn deliver(&mut self, socket: usize, mut batch: BatchOf<E>) {
-        // Receive offload joins packets from one address, which two connections may share. Then
-        // each gets its part of the batch.
+        // Receive offload joins packets from one address, which two connections may share. Each
+        // then gets its part of the batch.
         while batch.len_bytes() > 0 {
             let (len_bytes, route) = self.protocol.route(&batch);
             if len_bytes == batch.len_bytes() {
@@ -101,7 +101,7 @@ impl<E: Env> Driver<E> {
         }
     }
 
-    /// Passes packets of no connection here to the driver that may have it.
+    /// Passes packets without a connection here to the driver that may have it.
     pub(super) fn pass_on(&mut self, socket: usize, batch: BatchOf<E>) {
         let count = self.inlets.len();
         let shard = if count > 1 { self.protocol.shard_of(&batch, count) } else { None };
@@ -128,7 +128,7 @@ impl<E: Env> Driver<E> {
         self.note_unrouted(packets);
     }
 
-    /// Opens and absorbs a batch of one connection, or lets the crypto pool open it.
+    /// Opens and absorbs a batch of one connection, or passes it to the crypto pool for opening.
     fn absorb(&mut self, key: ConnectionKey, socket: usize, batch: BatchOf<E>) {
         if self.offload.opens() {
             return self.open_in_pool(key, socket, batch);
@@ -162,8 +162,8 @@ impl<E: Env> Driver<E> {
         self.end_arrival(key, len_bytes);
     }
 
-    /// Opens a batch: on another processor if one has space and more batches follow, otherwise
-    /// here. So a lone batch stays on the driver.
+    /// Opens a batch: on another processor if one has space and more batches follow, otherwise on
+    /// this one. A lone batch therefore stays on the driver.
     fn open_in_pool(&mut self, key: ConnectionKey, socket: usize, mut batch: BatchOf<E>) {
         // Finished work makes space: one receive call returns more batches than the pool may have
         // in flight.

@@ -21,11 +21,11 @@ pub(crate) const PLANS_PER_VISIT: usize = 4;
 /// The data that a connection still has to send after a visit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Remaining {
-    /// Nothing, or nothing that may be sent now.
+    /// No data, or none that may be sent now.
     Nothing,
     /// More than a visit allows, or a [corked](Flush::Cork) tail.
     More,
-    /// More than the sockets take.
+    /// More than the sockets accept.
     NoSpace,
 }
 
@@ -36,14 +36,14 @@ impl<E: Env> Driver<E> {
         if entry.refused_until.is_some_and(|until| until > self.env.now()) {
             return (0, Remaining::Nothing);
         }
-        // The wait is over, also if there is nothing to send: a deadline in the past would fire in
+        // The wait is over, even if there is nothing to send: a deadline in the past would fire in
         // every turn.
         entry.refused_until = None;
         if let Some(sealers) = self.offload.sealers() {
             return self.send_through_pool(key, plans_max, sealers);
         }
         let mut sent = 0;
-        // The limit of packets of the last plan, if the plan was full.
+        // The packet limit of the last plan, if the plan was full.
         let mut was_full = None;
         for _ in 0..plans_max {
             if let Some(packets_max) = was_full.filter(|_| flush == Flush::Cork)
@@ -77,7 +77,7 @@ impl<E: Env> Driver<E> {
         (sent, Remaining::More)
     }
 
-    /// The number of packets that a socket takes at a time.
+    /// Returns the number of packets that a socket accepts at a time.
     fn batch_max(&self, index: usize) -> usize {
         match &self.sockets[index].place {
             SocketPlace::Local(socket) => socket.socket.batch_max().min(PLAN_PACKETS_MAX),
@@ -91,7 +91,7 @@ impl<E: Env> Driver<E> {
         let mut planned = 0;
         let mut kept: Option<Arc<<E::Protocol as Protocol>::Plan>> = None;
         let left = loop {
-            // Finished plans are sent first, which makes space. Reports tell whether workers have
+            // Finished plans are sent first, which makes space. Reports show whether workers have
             // space.
             self.take_reports();
             self.take_finished(Some(key));
@@ -112,7 +112,7 @@ impl<E: Env> Driver<E> {
             }
             planned += 1;
             if self.plan.is_background() && self.interactive.wants_pause(self.env.now()) {
-                // One plan for each processor.
+                // Make one plan for each processor.
                 plans_max = 1;
             }
             if let Some(worker) = self.plan.socket().and_then(|index| self.sockets[index].worker()) {
@@ -130,7 +130,8 @@ impl<E: Env> Driver<E> {
         (planned, left)
     }
 
-    /// Seals a plan: on another processor if it may be offloaded and one has space, otherwise here.
+    /// Seals a plan: on another processor if it may be offloaded and one has space, otherwise on
+    /// this one.
     fn seal_plan(&mut self, key: ConnectionKey, mut plan: Arc<<E::Protocol as Protocol>::Plan>, may_offload: bool) {
         let Some(entry) = self.entries.get_mut(key.0) else { return };
         let flow = PathFlow { key, path: plan.path(), direction: Direction::Out };
@@ -168,7 +169,7 @@ impl<E: Env> Driver<E> {
 
     /// Fills the plan with packets that the connection may send now.
     ///
-    /// If there are none, why.
+    /// Returns the reason if there are none.
     fn make_plan(&mut self, key: ConnectionKey) -> Result<(), Remaining> {
         let Some(entry) = self.entries.get_mut(key.0) else { return Err(Remaining::Nothing) };
         let is_full = Cell::new(false);
@@ -187,7 +188,7 @@ impl<E: Env> Driver<E> {
             true => {
                 let now = self.env.now();
                 if entry.connection.has_detached_half() && entry.connection.must_update_half() {
-                    // Space for it is reserved.
+                    // Space for the update is reserved.
                     self.offload.update_receive_half(now, key, &mut entry.connection);
                     self.env.lap(Activity::HandOver);
                 }
@@ -210,7 +211,7 @@ impl<E: Env> Driver<E> {
         let now = self.env.now();
         self.env.lap(Activity::Seal);
         self.env.note_sent(packets);
-        // Reported before the system call, so that no acknowledgement overtakes the report.
+        // The report precedes the system call, so that no acknowledgement overtakes it.
         entry.connection.handle_emitted(now, receipt);
         let Some(index) = socket else { return true };
         self.env.lap(Activity::Report);
@@ -231,13 +232,13 @@ impl<E: Env> Driver<E> {
         }
     }
 
-    /// Processes the finished work of the pool in order. If `only` is given, only that of this
-    /// connection.
+    /// Processes the finished work of the pool in order. If `only` is given, processes the work of
+    /// that connection alone.
     pub(super) fn take_finished(&mut self, only: Option<ConnectionKey>) {
         if self.offload.sealers().is_none() {
             return;
         }
-        // A panic here may be the fault of another connection than the visited one.
+        // A panic here may be the fault of a connection other than the visited one.
         let visited = self.visited.take();
         self.offload.collect(self.env.now());
         self.visited = visited;
@@ -311,7 +312,7 @@ impl<E: Env> Driver<E> {
         }
     }
 
-    /// Schedules the connections that wait for a socket, in their order.
+    /// Schedules, in order, the connections that wait for a socket.
     pub(super) fn schedule_waiting(&mut self, index: usize) {
         while let Some(key) = self.sockets[index].waiting.pop_front() {
             // The key may have been reused for another connection, whose visit does no harm.
@@ -322,7 +323,7 @@ impl<E: Env> Driver<E> {
         }
     }
 
-    /// The entry of this connection, unless it was removed.
+    /// Returns the entry of this connection, unless it was removed.
     pub(super) fn entry_of(
         &mut self,
         connection: &ConnectionRef<E::Protocol>,

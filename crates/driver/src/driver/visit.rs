@@ -16,12 +16,12 @@ impl<E: Env> Driver<E> {
     pub(super) fn visit_scheduled(&mut self, flush: Flush) -> usize {
         let mut sent = 0;
         if self.offload.has_space_for_updates() {
-            // Connections that found no space for an update are visited again.
+            // Connections without space for an update are visited again.
             std::mem::take(&mut self.await_receiver).into_iter().for_each(|key| self.schedule(key));
         }
         for _ in 0..self.run.len().min(VISITS_PER_TURN) {
-            // Reports of receive halves go first, so that a plan contains the latest
-            // acknowledgements. Finished plans go first, because they are older than the next plan.
+            // Reports of receive halves are processed first, so that a plan contains the latest
+            // acknowledgements. So are finished plans, because they are older than the next plan.
             self.take_half_events();
             if self.offload.sealers().is_some() {
                 self.take_reports();
@@ -89,8 +89,8 @@ impl<E: Env> Driver<E> {
         sent
     }
 
-    /// Adds a connection to the queues of the full sockets. A socket whose worker has ended is left
-    /// out, because it never has space again.
+    /// Adds a connection to the queues of the full sockets. Sockets whose worker has ended are
+    /// omitted, because they never have space again.
     fn await_space(&mut self, key: ConnectionKey) {
         let Some(entry) = self.entries.get_mut(key.0) else { return };
         for (index, slot) in self.sockets.iter_mut().enumerate() {
@@ -114,7 +114,7 @@ impl<E: Env> Driver<E> {
             entry.half_open = None;
         }
         if summary.is_available && entry.connection.is_accepted() && !self.shared.push_accepted(entry.cell.clone()) {
-            // Its queue was closed.
+            // Its accept queue was closed.
             entry.connection.close(env.now(), EndReason::EndpointClosed);
             self.schedule(key);
         }

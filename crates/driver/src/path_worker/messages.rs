@@ -24,9 +24,9 @@ pub enum PathWorkerCommand<P: Protocol> {
         /// The packets.
         packets: P::Sealed,
     },
-    /// Receive from the sockets, because the processor that did has ended.
+    /// Receive from the sockets, because the processor that received from them has ended.
     Receive,
-    /// Report when all of the first `plans` plans were sent.
+    /// Report when all of the first `plans` plans have been sent.
     Finish {
         /// The number of plans.
         plans: u64,

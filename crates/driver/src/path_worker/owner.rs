@@ -17,7 +17,7 @@ use crate::in_flight::{ConnectionRef, InFlightBatch};
 use crate::protocol::{OpenJob, Plan, Protocol};
 use crate::worker::{Arrived, IoWorker, OwnerEnd, TurnCheck, WorkerSocket, link};
 
-/// The state of a worker, as far as the driver knows.
+/// State of a worker as known to the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WorkerState {
     Works,
@@ -30,17 +30,17 @@ enum WorkerState {
 /// The driver's side of a path worker. Dropping it ends the worker.
 pub struct PathWorker<P: Protocol> {
     link: OwnerEnd<P, PathWorkerCommand<P>, PathWorkerEvent<P>>,
-    /// A ring that returns jobs to the worker for reuse.
+    /// Ring that returns jobs to the worker for reuse.
     jobs_back: Producer<Box<P::OpenJob>>,
-    /// The plans that were not reported as sent, in the order in which the worker got them.
+    /// Plans that were not reported as sent, in the order in which the worker received them.
     sends: VecDeque<InFlightBatch<P, Arc<P::Plan>>>,
-    /// The number of plans that it has got.
+    /// Number of plans that it has received.
     plans: u64,
     /// Whether the system refused the last batch that the worker reported.
     has_refused: bool,
-    /// The number of plans in the last request to report when all are sent.
+    /// Number of plans in the last request to report when all are sent.
     finish_requested: Option<u64>,
-    /// The number of plans in the last such report.
+    /// Number of plans in the last such report.
     finish_reported: Option<u64>,
     tally: Arc<Tally>,
     state: WorkerState,
@@ -51,15 +51,15 @@ pub struct PathWorker<P: Protocol> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum StateChange {
     None,
-    /// It no longer responds. Its paths are unusable until it recovers.
+    /// The worker no longer responds. Its paths are unusable until it recovers.
     Lost,
-    /// It responds again.
+    /// The worker responds again.
     Back,
 }
 
 impl<P: Protocol> PathWorker<P> {
     /// Creates a worker that serves `sockets`, and its loop. `owner` wakes the driver, `worker` the
-    /// thread that runs the loop. Through `helper` it takes work of the driver's paths.
+    /// thread that runs the loop. Through `helper` it takes work for the driver's paths.
     pub fn new<E: Env<Protocol = P>>(
         clock: E::Clock,
         owner: Waker,
@@ -86,30 +86,30 @@ impl<P: Protocol> PathWorker<P> {
         (path_worker, IoWorker::new(clock, sockets, workers, role))
     }
 
-    /// Its counters.
+    /// Returns its counters.
     pub fn tally(&self) -> &Arc<Tally> {
         &self.tally
     }
 
     // ── Commands ─────────────────────────────────────────────────────────────────────────────────
 
-    /// Whether it takes another plan.
+    /// Returns whether it accepts another plan.
     pub(crate) fn has_space(&self) -> bool {
         self.state == WorkerState::Works && self.sends.len() < SENDS_MAX
     }
 
-    /// The number of its plans.
+    /// Returns the number of its plans.
     pub(crate) fn send_count(&self) -> usize {
         self.sends.len()
     }
 
-    /// Whether it has no work that must be done.
+    /// Returns whether it has no mandatory work.
     fn is_idle(&self) -> bool {
         self.sends.is_empty() && self.finish_requested == self.finish_reported
     }
 
-    /// Whether it has sent all plans, as far as is known. Requests a report, once after the last
-    /// plan.
+    /// Returns whether it has sent all plans, as far as is known. Requests a report, once after the
+    /// last plan.
     pub(crate) fn has_finished(&mut self, now: Instant) -> bool {
         if self.state != WorkerState::Works {
             return true;
@@ -151,7 +151,8 @@ impl<P: Protocol> PathWorker<P> {
         }
     }
 
-    /// Makes it receive, because the processor that did has ended. At most once.
+    /// Makes it receive, because the processor that received before has ended. Has an effect at
+    /// most once.
     pub(crate) fn receive_here(&mut self) {
         if self.state != WorkerState::Gone {
             self.command(PathWorkerCommand::Receive);
@@ -171,23 +172,24 @@ impl<P: Protocol> PathWorker<P> {
 
     // ── Events ───────────────────────────────────────────────────────────────────────────────────
 
-    /// Whether there is an event or a batch to take.
+    /// Returns whether there is an event or a batch to take.
     pub(crate) fn has_events(&self) -> bool {
         self.link.has_some()
     }
 
-    /// The number of received packets that found no space in the ring to the driver.
+    /// Returns the number of received packets that were dropped because the ring to the driver was
+    /// full.
     pub(crate) fn dropped_packets(&self) -> u64 {
         self.link.dropped_packets()
     }
 
-    /// Whether the next batch is from this socket.
+    /// Returns whether the next batch is from this socket.
     pub(crate) fn has_more_of(&self, socket: usize) -> bool {
         self.link.has_more_of(socket)
     }
 
-    /// The next event. Events must be taken before arrivals, so that no acknowledgement overtakes a
-    /// report.
+    /// Returns the next event. Events must be taken before arrivals, so that no acknowledgement
+    /// overtakes a report.
     pub(crate) fn take_event(&mut self) -> Option<PathWorkerEvent<P>> {
         let event = self.link.events.pop().ok()?;
         match &event {
@@ -202,17 +204,17 @@ impl<P: Protocol> PathWorker<P> {
         Some(event)
     }
 
-    /// Notes whether the system refused the last reported batch. Returns whether it refused the one
-    /// before.
+    /// Records whether the system refused the last reported batch. Returns whether it refused the
+    /// one before.
     pub(crate) fn note_refused(&mut self, is_refused: bool) -> bool {
         std::mem::replace(&mut self.has_refused, is_refused)
     }
 
-    /// The next received batch.
+    /// Returns the next received batch.
     pub(crate) fn take_arrival(&mut self) -> Option<Arrived<P>> {
         let arrival = self.link.arrivals.pop().ok()?;
         if self.link.arrivals.slots() == ARRIVALS_LOW {
-            // It may be waiting for space in the ring.
+            // The worker may be waiting for space in the ring.
             self.link.worker.wake();
         }
         Some(arrival)
@@ -252,7 +254,7 @@ impl<P: Protocol> PathWorker<P> {
         }
     }
 
-    /// When to call [`check_liveness`](Self::check_liveness) next.
+    /// Returns the time of the next call of [`check_liveness`](Self::check_liveness).
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let is_checked = match self.state {
             WorkerState::Works => !self.is_idle(),
@@ -262,17 +264,17 @@ impl<P: Protocol> PathWorker<P> {
         is_checked.then(|| self.link.liveness.deadline())
     }
 
-    /// Whether its thread has ended.
+    /// Returns whether its thread has ended.
     pub(crate) fn is_gone(&self) -> bool {
         self.state == WorkerState::Gone
     }
 
-    /// Whether its paths are usable.
+    /// Returns whether its paths are usable.
     pub(crate) fn works(&self) -> bool {
         self.state == WorkerState::Works
     }
 
-    /// The next plan that an ended worker has not reported as sent.
+    /// Returns the next plan that an ended worker has not reported as sent.
     pub(crate) fn take_unsent(&mut self) -> Option<InFlightBatch<P, Arc<P::Plan>>> {
         self.sends.pop_front()
     }
@@ -294,7 +296,7 @@ impl<P: Protocol> PathWorker<P> {
 
     pub(crate) fn keep_job(&mut self, mut job: Box<P::OpenJob>) {
         job.clear();
-        // The ring holds as many jobs as there are arrivals. A further one is freed.
+        // The ring holds as many jobs as there are arrivals. Any further job is freed.
         let _full = self.jobs_back.push(job);
     }
 }

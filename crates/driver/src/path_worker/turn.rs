@@ -15,22 +15,23 @@ use crate::protocol::{LeaseCache, Plan, Protocol};
 use crate::socket::Sent;
 use crate::worker::{Arrived, IoRole, WorkerIo};
 
-/// Limit of commands that are executed before the sockets are polled, and after each batch, so that
-/// plans do not wait for all received batches.
+/// Maximum number of commands that are executed before the sockets are polled, and after each
+/// batch, so that plans do not wait for all received batches.
 const COMMANDS_PER_TURN: usize = 8;
 
-/// When this many plans remain, the worker wakes the driver to make more. It seals the remaining
-/// ones until they arrive.
+/// Number of remaining plans at which the worker wakes the driver to make more. It seals the
+/// remaining plans until new ones arrive.
 const WAITING_LOW: usize = 1;
 
-/// The number of opened batches after which the worker wakes the driver. The driver absorbs them in
-/// a fraction of the time that opening takes.
+/// Number of opened batches after which the worker wakes the driver. The driver absorbs them in a
+/// fraction of the time that opening takes.
 const OPENED_PER_WAKE: usize = 4;
 
-/// Entries of the ring of events that retries leave free, because each command causes up to two.
+/// Number of entries of the ring of events that retries leave free, because each command causes up
+/// to two.
 const EVENTS_RESERVED: usize = 2 * COMMANDS_MAX + 2;
 
-/// The wait before a retry while the ring of events is too full.
+/// Wait before a retry while the ring of events is too full.
 const RETRY_LATER: Duration = Duration::from_micros(500);
 
 type Io<E> = WorkerIo<E, PathWorkerCommand<<E as Env>::Protocol>, PathWorkerEvent<<E as Env>::Protocol>>;
@@ -39,15 +40,17 @@ type Io<E> = WorkerIo<E, PathWorkerCommand<<E as Env>::Protocol>, PathWorkerEven
 pub struct PathRole<P: Protocol> {
     /// Jobs for reuse.
     jobs: Consumer<Box<P::OpenJob>>,
-    /// Plans whose sockets are full. Bounded by the number of plans that a worker may have.
+    /// Plans whose sockets are full. Their number is bounded by the number of plans that a worker
+    /// may have.
     waiting: VecDeque<InFlightBatch<P, Arc<P::Plan>>>,
     packets: P::Sealed,
     leases: P::Leases,
-    /// The driver has requested a report when the first plans, this many, are sent.
+    /// Number of plans after whose sending the driver has requested a report.
     finish_requested: Option<u64>,
     helper: Option<PoolHelper<P>>,
     tally: Arc<Tally>,
-    /// Batches sent, received, and sealed for the driver that the tally does not contain yet.
+    /// Number of batches sent, received, and sealed for the driver that the tally does not contain
+    /// yet.
     batches: u64,
 }
 
@@ -79,8 +82,8 @@ impl<P: Protocol> PathRole<P> {
         }
     }
 
-    /// Runs a job of the driver's own paths, if there is one. The driver queues one only while this
-    /// worker has little work, and later batches of the path wait for it, so it is run at once.
+    /// Runs a job of the driver's own paths, if there is one. The driver queues a job only while
+    /// this worker has little work, and later batches of the path wait for it, so it runs at once.
     fn help<E: Env<Protocol = P>>(&mut self, io: &mut Io<E>) {
         if self.helper.as_mut().is_some_and(PoolHelper::run_one) {
             self.batches += 1;
@@ -91,7 +94,7 @@ impl<P: Protocol> PathRole<P> {
 
     // ── Sending ──────────────────────────────────────────────────────────────────────────────────
 
-    /// Sends the plans whose sockets have space, in their order.
+    /// Sends, in order, the plans whose sockets have space.
     fn send_waiting<E: Env<Protocol = P>>(&mut self, io: &mut Io<E>) {
         let mut full = 0_u64;
         let mut at = 0;
@@ -114,8 +117,8 @@ impl<P: Protocol> PathRole<P> {
         self.batches += 1;
         let now = io.clock.now();
         let (index, sealed) = (batch.contents.socket(), batch.sealed());
-        // Reported before the system call, so that no acknowledgement overtakes the report. The
-        // driver takes reports before arrivals, so it is woken only if it must make more plans.
+        // The report precedes the system call, so that no acknowledgement overtakes it. The driver
+        // takes reports before arrivals, so it is woken only if it must make more plans.
         Self::report::<E>(io, PathWorkerEvent::Emitted { batch, at: now });
         if self.waiting.len() + io.link.commands.slots() <= WAITING_LOW {
             io.link.owner.flush();
@@ -131,8 +134,7 @@ impl<P: Protocol> PathRole<P> {
     /// Sends the packets that a socket holds, if it may have space again.
     fn retry<E: Env<Protocol = P>>(io: &mut Io<E>, at: usize) {
         if io.link.events.slots() < EVENTS_RESERVED {
-            // The driver has not taken the earlier events, and the events of commands must find
-            // space.
+            // The driver has not taken the earlier events, and the events of commands need space.
             return;
         }
         let now = io.clock.now();
@@ -212,14 +214,14 @@ impl<P: Protocol, E: Env<Protocol = P>> IoRole<E> for PathRole<P> {
         self.helper.as_ref().is_some_and(PoolHelper::has_work)
     }
 
-    /// The next retry of a full socket.
+    /// Returns the next retry of a full socket.
     fn next_deadline(&self, io: &Io<E>, now: Instant) -> Option<Instant> {
         let at = io.sockets.iter().filter_map(|known| known.socket.retry_at()).min()?;
-        // Not before the driver may have taken events.
+        // Retry no earlier than the driver may have taken events.
         Some(if io.link.events.slots() < EVENTS_RESERVED { at.max(now + RETRY_LATER) } else { at })
     }
 
-    /// A panic cannot be attributed to a connection here, so the worker ends.
+    /// Returns false: a panic here cannot be attributed to a connection, so the worker ends.
     fn recover(&mut self, _io: &mut Io<E>) -> bool {
         false
     }

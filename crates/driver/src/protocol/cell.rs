@@ -1,20 +1,22 @@
-//! The parts of a connection that handles and drivers know, whatever its protocol: its [`Cell`], its
-//! key and place, and the reason why it ends.
+//! Protocol-independent parts of a connection that handles and drivers know: its [`Cell`], its key
+//! and place, and the reason why it ends.
 
 use std::net::SocketAddr;
 
 /// The state that the handles of a connection share with the driver.
 pub trait Cell {
-    /// Where the connection is. Set once, when the driver adds it to its table.
+    /// Returns the place of the connection. It is set once, when the driver adds the connection to
+    /// its table.
     fn place(&self) -> &std::sync::OnceLock<Place>;
 
-    /// The peer's address. Its address family determines the socket that a connection begins at.
+    /// Returns the peer's address. Its address family determines the socket that a connection
+    /// begins at.
     fn remote(&self) -> SocketAddr;
 
     /// Closes the cell because the connection does not begin.
     fn refuse(&self, reason: EndReason);
 
-    /// The queue in which a connection of a peer waits to be accepted. There is one,
+    /// Returns the queue in which a peer's connection waits to be accepted. There is one,
     /// [`FIRST_QUEUE`](crate::shared::FIRST_QUEUE), unless the protocol
     /// [opens](crate::shared::Common::open_queue) others.
     fn accept_queue(&self) -> u64 {
@@ -22,12 +24,12 @@ pub trait Cell {
     }
 }
 
-/// Where a connection is.
+/// Place of a connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Place {
     /// Its key in its driver.
     pub key: ConnectionKey,
-    /// Its local address, if it is known.
+    /// Its local address, if known.
     pub local: SocketAddr,
 }
 
@@ -36,7 +38,7 @@ pub struct Place {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionKey(pub u32);
 
-/// Why a driver ends a connection or refuses to begin one.
+/// Reason why a driver ends a connection or refuses to begin one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EndReason {

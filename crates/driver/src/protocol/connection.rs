@@ -15,20 +15,20 @@ use crate::send_error::SendError;
 pub struct Served {
     /// The new priority of the connection among those of its driver, if it was changed.
     pub priority: Option<i32>,
-    /// The next data to be sent is interactive: small and not background. It is sent before the
-    /// driver receives.
+    /// Whether the next data to be sent is interactive: small and not background. It is sent before
+    /// the driver receives.
     pub is_interactive: bool,
 }
 
 /// The result of [`Connection::process_events`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EventSummary {
-    /// The handshake is complete.
+    /// Whether the handshake is complete.
     pub is_established: bool,
-    /// The application may have the connection, if a peer began it. Reported once: with the end of
-    /// the handshake, or before.
+    /// Whether the application may have the connection, if a peer began it. Reported once: at the
+    /// end of the handshake, or before.
     pub is_available: bool,
-    /// The connection is closed.
+    /// Whether the connection is closed.
     pub is_over: bool,
 }
 
@@ -36,11 +36,11 @@ pub struct EventSummary {
 ///
 /// In a visit the driver calls [`Protocol::update_routes`], runs [jobs](Self::poll_job), [processes
 /// events](Self::process_events), makes and sends [plans](Self::poll_plan), and then updates routes
-/// and processes events again, because planning may have changed them. Last it reads the
+/// and processes events again, because planning may have changed them. Finally it reads the
 /// [timeout](Self::poll_timeout). A visit follows every call after which there may be something to
 /// do. Time never goes backwards.
 pub trait Connection<P: Protocol> {
-    /// Identifies the content of a plan, for the report that it was sent or not.
+    /// Identifier of the content of a plan, for the report that it was sent or not.
     type Receipt: Clone + fmt::Debug;
 
     // ── The application ──────────────────────────────────────────────────────────────────────────
@@ -62,8 +62,8 @@ pub trait Connection<P: Protocol> {
     fn absorb(&mut self, now: Instant, socket: usize, batch: P::Batch);
 
     /// Prepares a job that opens a batch on any processor. [`absorb_opened`](Self::absorb_opened)
-    /// follows, in order for each [path](super::OpenJob::path). False if the batch must go to
-    /// [`absorb`](Self::absorb).
+    /// follows, in order for each [path](super::OpenJob::path). Returns false if the batch must go
+    /// to [`absorb`](Self::absorb).
     fn begin_open(&mut self, now: Instant, socket: usize, batch: &P::Batch, job: &mut P::OpenJob) -> bool;
 
     /// Processes a batch that was opened by a job.
@@ -71,7 +71,7 @@ pub trait Connection<P: Protocol> {
 
     // ── Jobs on absorbed data ────────────────────────────────────────────────────────────────────
 
-    /// The next job on absorbed data. Called at the beginning of each visit.
+    /// Returns the next job on absorbed data. Called at the beginning of each visit.
     /// [`finish_job`](Self::finish_job) follows for each, in the same order. The connection bounds
     /// the number of jobs in flight. A detached receive half runs its own jobs, so the connection
     /// [detaches](Self::detach) it only when no job is in flight.
@@ -79,40 +79,40 @@ pub trait Connection<P: Protocol> {
         None
     }
 
-    /// Processes the output of a job. `output` can be reused afterwards. The connection is visited
-    /// next.
+    /// Processes the output of a job. `output` can be reused afterwards. A visit of the connection
+    /// follows.
     fn finish_job(&mut self, now: Instant, job: &P::Job, output: &mut <P::Job as Job>::Output) {
         let _ = (now, job, output);
     }
 
     // ── Sending ──────────────────────────────────────────────────────────────────────────────────
 
-    /// Fills `plan` with packets that may be sent now. False if there are none. `space` is the
-    /// number of packets that a socket takes at once, zero if it is full.
+    /// Fills `plan` with packets that may be sent now. Returns false if there are none. `space`
+    /// returns the number of packets that a socket accepts at once, zero if it is full.
     fn poll_plan(&mut self, now: Instant, space: &dyn Fn(usize) -> usize, plan: &mut P::Plan) -> bool;
 
-    /// Whether the remaining data does not fill a plan of this many packets.
+    /// Returns whether the remaining data does not fill a plan of this many packets.
     fn has_only_a_tail(&mut self, packets: usize) -> bool;
 
-    /// Identifies the content of `plan`, for later reports.
+    /// Returns the identifier of the content of `plan`, for later reports.
     fn receipt(plan: &P::Plan) -> Self::Receipt;
 
-    /// A plan is being sent. Reported before the system call, so that no answer overtakes the
-    /// report.
+    /// Handles the report that a plan is being sent. The report precedes the system call, so that
+    /// no answer overtakes it.
     fn handle_emitted(&mut self, now: Instant, receipt: &Self::Receipt);
 
-    /// A plan was not sent and will not be: its content is planned again. True if this may happen
-    /// at once, false if the connection must wait.
+    /// Handles the failure to send a plan, which will not be sent: its content is planned again.
+    /// Returns true if this may happen at once, false if the connection must wait.
     fn handle_not_emitted(&mut self, now: Instant, receipt: &Self::Receipt, error: &SendError) -> bool;
 
-    /// A plan was not sent because its worker has failed: its content is planned again.
+    /// Handles the loss of a plan with its failed worker: its content is planned again.
     fn handle_unsent(&mut self, receipt: &Self::Receipt) {
         let _ = receipt;
     }
 
     // ── Timeouts and closing ─────────────────────────────────────────────────────────────────────
 
-    /// The next timeout.
+    /// Returns the next timeout.
     fn poll_timeout(&self) -> Option<Instant>;
 
     /// Handles timeouts. Early calls have no effect.
@@ -121,7 +121,7 @@ pub trait Connection<P: Protocol> {
     /// Closes the connection for a reason of the driver, with a close packet to the peer.
     fn close(&mut self, now: Instant, reason: EndReason);
 
-    /// Whether the connection has ended and the driver may remove it.
+    /// Returns whether the connection has ended and the driver may remove it.
     fn is_over(&self) -> bool;
 
     /// Ends the connection without waiting for packets, and its handles, unless they have ended.
@@ -131,9 +131,9 @@ pub trait Connection<P: Protocol> {
     /// Ends the handles after a panic, without using the protocol, which may have panicked.
     fn abandon(&mut self, reason: EndReason);
 
-    /// Some sockets are no longer served by their workers. Other paths carry the data that was in
-    /// flight on theirs; a connection without another path ends if its worker has ended. True if
-    /// the connection uses such a socket and must be visited.
+    /// Handles the loss of sockets that are no longer served by their workers. Other paths carry
+    /// the data that was in flight on these sockets; a connection without another path ends if its
+    /// worker has ended. Returns true if the connection uses such a socket and must be visited.
     fn handle_sockets_lost(&mut self, now: Instant, lost: &SocketsLost<'_>) -> bool {
         let _ = (now, lost);
         false
@@ -141,33 +141,34 @@ pub trait Connection<P: Protocol> {
 
     // ── A receive half on another processor ──────────────────────────────────────────────────────
 
-    /// A batch of this length was received. Long batches are a reason to detach the receive half.
+    /// Records the length of a received batch. Long batches are a reason to detach the receive
+    /// half.
     fn note_arrived(&mut self, len_bytes: usize) {
         let _ = len_bytes;
     }
 
-    /// Whether the receive half should be detached now. True once for each request.
+    /// Returns whether the receive half should be detached now. Returns true once for each request.
     fn take_detach_request(&mut self, now: Instant) -> bool {
         let _ = now;
         false
     }
 
-    /// Detaches the receive half. `None` if that is not possible now.
+    /// Detaches the receive half. Returns `None` if that is not possible now.
     fn detach(&mut self) -> Option<P::ReceiveHalf> {
         None
     }
 
-    /// Whether the receive half is on another processor.
+    /// Returns whether the receive half is on another processor.
     fn is_detached(&self) -> bool {
         false
     }
 
-    /// Whether the receive half is on another processor and was not asked to return.
+    /// Returns whether the receive half is on another processor and was not asked to return.
     fn has_detached_half(&self) -> bool {
         false
     }
 
-    /// Whether `half` belongs to this connection.
+    /// Returns whether `half` belongs to this connection.
     fn owns(&self, half: &P::ReceiveHalf) -> bool {
         let _ = half;
         false
@@ -184,8 +185,8 @@ pub trait Connection<P: Protocol> {
         let _ = (now, report);
     }
 
-    /// Whether the plan that was just made changes what the detached receive half must know when the
-    /// answer arrives. Then an update precedes the plan.
+    /// Returns whether the plan that was just made changes what the detached receive half must know
+    /// when the answer arrives. An update then precedes the plan.
     fn must_update_half(&self) -> bool {
         false
     }
@@ -197,11 +198,11 @@ pub trait Connection<P: Protocol> {
         (false, false)
     }
 
-    /// The detached receive half has received nothing for a while.
+    /// Records that the detached receive half has received nothing for a while.
     fn note_quiet(&mut self) {}
 
-    /// Keeps a batch that concerns both halves until the detached receive half has returned. False
-    /// if too many are kept: the batch is dropped.
+    /// Keeps a batch that concerns both halves until the detached receive half has returned.
+    /// Returns false if too many are kept: the batch is then dropped.
     fn defer(&mut self, socket: usize, batch: P::Batch) -> bool {
         let _ = (socket, batch);
         false
@@ -219,8 +220,8 @@ pub trait Connection<P: Protocol> {
         let _ = (now, job, batch);
     }
 
-    /// Grants a lease to a worker from which an encrypted batch of this connection was received.
-    /// `None` if the worker has one already, or the connection cannot lease.
+    /// Grants a lease to a worker that received an encrypted batch of this connection. Returns
+    /// `None` if the worker already has one, or the connection cannot lease.
     fn grant_lease(
         &mut self,
         key: ConnectionKey,
@@ -231,19 +232,19 @@ pub trait Connection<P: Protocol> {
         None
     }
 
-    /// The local address, if the protocol knows it.
+    /// Returns the local address, if the protocol knows it.
     fn local_ip(&self) -> Option<std::net::IpAddr>;
 
-    /// Whether the peer began the connection.
+    /// Returns whether the peer began the connection.
     fn is_accepted(&self) -> bool;
 }
 
-/// Which sockets are lost because a worker does not respond.
+/// Sockets that are lost because a worker does not respond.
 pub struct SocketsLost<'a> {
     /// Whether the worker of this socket does not respond.
     pub is_lost: &'a dyn Fn(usize) -> bool,
     /// Whether this socket can be used.
     pub is_served: &'a dyn Fn(usize) -> bool,
-    /// The worker has ended. Otherwise it hangs and may recover.
+    /// Whether the worker has ended. Otherwise it hangs and may recover.
     pub is_gone: bool,
 }

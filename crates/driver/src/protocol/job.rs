@@ -9,16 +9,16 @@ pub trait Job {
     /// The result.
     type Output: Default;
 
-    /// The work of running it, in bytes that a fast cipher decrypts in the same time. It decides
-    /// whether another processor is worthwhile.
+    /// Returns the work of running it, in bytes that a fast cipher decrypts in the same time. The
+    /// driver uses it to decide whether another processor is worthwhile.
     fn work_bytes(&self) -> usize;
 
-    /// Runs it. Deterministic: the same job gives the same output on any processor, whatever `out`
-    /// holds before.
+    /// Runs the job. Deterministic: the same job gives the same output on any processor, regardless
+    /// of the previous content of `out`.
     fn run(&self, out: &mut Self::Output);
 }
 
-/// For protocols without jobs.
+/// Job type of protocols without jobs.
 #[derive(Debug, Clone, Copy)]
 pub enum NoJobs {}
 

@@ -10,8 +10,8 @@
 //!   Sealed       encrypted packets that are sent together through one socket
 //! ```
 //!
-//! Batches and sealed packets are types of the protocol: bytes for real packets, or lengths if a
-//! simulation needs no bytes.
+//! Batches and sealed packets are types of the protocol: bytes for real packets, or lengths in a
+//! simulation that needs no bytes.
 
 pub(crate) mod cell;
 mod connection;
@@ -32,10 +32,10 @@ pub use self::offloaded::{
 pub use self::packets::{Batch, OpenJob, Plan};
 use crate::shared::{Application, Shared};
 
-/// Why the driver drops a batch.
+/// Reason why the driver drops a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BatchDrop {
-    /// There are as many connections, or handshakes, as are allowed, or the driver ends.
+    /// The limit of connections or handshakes is reached, or the driver is ending.
     Limit,
     /// Too many batches wait for the driver that has its connection.
     QueueFull,
@@ -58,59 +58,60 @@ pub trait Protocol: Sized {
     type Sealed: Default + Clone;
     /// A job that opens a batch.
     type OpenJob: OpenJob<Batch = Self::Batch>;
-    /// Work on data that the serial part has absorbed. [`NoJobs`] if there is none.
+    /// Work on data that the serial part has absorbed. [`NoJobs`] if there is no such work.
     type Job: Job;
-    /// A worker's leases, with which it opens batches where they are received.
+    /// A worker's leases, which it uses to open batches where they are received.
     type Leases: LeaseCache<Self>;
     /// The receive half of a connection, with its delivery to the application, on another
     /// processor.
     type ReceiveHalf: ReceiveHalf<Self>;
-    /// Sent from a detached receive half to its connection.
+    /// Report from a detached receive half to its connection.
     type HalfReport: HalfReport<Update = Self::HalfUpdate>;
-    /// Sent from a connection to its detached receive half.
+    /// Update from a connection to its detached receive half.
     type HalfUpdate: HalfUpdate<Report = Self::HalfReport>;
-    /// The part of a packet that identifies its connection without a lookup.
+    /// Part of a packet that identifies its connection without a lookup.
     type RouteId: Ord + Clone;
 
-    /// The destination of the front of `batch`, and how many bytes from the front have it. Never
-    /// zero unless the batch is empty.
+    /// Returns the destination of the front of `batch`, and the number of bytes from the front that
+    /// have it. The number is never zero unless the batch is empty.
     fn route(&self, batch: &Self::Batch) -> (usize, Route);
 
-    /// The route ID of the packets at the front of a batch, and how many bytes from the front have
-    /// it. `None` if only [`route`](Self::route) can determine the route.
+    /// Returns the route ID of the packets at the front of a batch, and the number of bytes from
+    /// the front that have it. `None` if only [`route`](Self::route) can determine the route.
     fn route_id(batch: &Self::Batch) -> Option<(usize, Self::RouteId)>;
 
-    /// Whether the first packet of a batch is still routed to this connection. Only asked of
-    /// batches that were opened with a lease.
+    /// Returns whether the first packet of a batch is still routed to this connection. The driver
+    /// calls this only for batches that were opened with a lease.
     fn leads_to(&self, batch: &Self::Batch, key: ConnectionKey) -> bool {
         self.route(batch).1 == Route::Known(key)
     }
 
-    /// The work on received batches that needs neither a connection nor routes. Another processor may do
-    /// it before a batch is routed; it marks what it has done. `None` if there is no such work.
+    /// Returns a function for the work on received batches that needs neither a connection nor
+    /// routes. Another processor may run it before a batch is routed; it marks completed work in
+    /// the batch. `None` if there is no such work.
     fn verify(&self) -> Option<Verify<Self>> {
         None
     }
 
-    /// The driver, of `count` drivers of one endpoint, for a batch that is
+    /// Returns the driver, of `count` drivers of one endpoint, for a batch that is
     /// [unknown](Route::Unknown) to this one.
     fn shard_of(&self, batch: &Self::Batch, count: usize) -> Option<usize>;
 
-    /// The driver has dropped a batch that the protocol has routed, and which no connection has taken.
-    /// The protocol may count it.
+    /// Handles the drop of a batch that the protocol has routed, but no connection has taken. The
+    /// protocol may count it.
     fn note_dropped(&self, reason: BatchDrop) {
         let _ = reason;
     }
 
-    /// Takes a batch routed as [`Route::Fragment`] that was received from socket `socket`. Returns the
-    /// whole batch if it was the last part that was missing; its route is no fragment.
+    /// Takes a batch routed as [`Route::Fragment`] that was received from socket `socket`. Returns
+    /// the whole batch if this was the last missing part; its route is no fragment.
     fn reassemble(&mut self, now: Instant, socket: usize, batch: Self::Batch) -> Option<Self::Batch> {
         let _ = (now, socket, batch);
         None
     }
 
-    /// Begins a connection for the application, from socket `socket`. `None` if the protocol
-    /// refuses; it has then closed the cell.
+    /// Begins a connection for the application, from socket `socket`. Returns `None` if the
+    /// protocol refuses; it has then closed the cell.
     fn connect(
         &mut self,
         now: Instant,
@@ -119,9 +120,10 @@ pub trait Protocol: Sized {
         socket: usize,
     ) -> Option<Self::Connection>;
 
-    /// Takes a batch that may begin a connection of a peer. If `may_be_foreign`, another driver may
-    /// have its connection, and a batch that begins none here is returned. If `is_busy`, so many
-    /// peers are in the handshake that the protocol should verify their addresses first, if it can.
+    /// Takes a batch that may begin a peer's connection. With `may_be_foreign`, another driver may
+    /// have its connection, and a batch that begins none here is returned. `is_busy` says that so
+    /// many peers are in the handshake that the protocol should verify their addresses first, if it
+    /// can.
     fn accept(
         &mut self,
         now: Instant,
@@ -132,8 +134,8 @@ pub trait Protocol: Sized {
         is_busy: bool,
     ) -> Begun<Self>;
 
-    /// The next decision of the application about a peer's batch that [`accept`](Self::accept) has
-    /// [held](Begun::Held), with the socket of the batch. Called after
+    /// Returns the next decision of the application about a peer's batch that
+    /// [`accept`](Self::accept) has [held](Begun::Held), with the socket of the batch. Called after
     /// [`Shared::note_decision`]. A connection begins only if `may_begin`.
     fn poll_decided(
         &mut self,
@@ -145,18 +147,18 @@ pub trait Protocol: Sized {
         None
     }
 
-    /// Writes the answer to a batch that may begin a connection of a peer while no more are
-    /// admitted. False if there is none: the peer retries.
+    /// Writes the answer to a batch that may begin a peer's connection while no more are admitted.
+    /// Returns false if there is none: the peer retries.
     fn refuse(&mut self, batch: &Self::Batch, out: &mut Self::Sealed) -> bool {
         let _ = (batch, out);
         false
     }
 
     /// Writes the answer to a batch routed as [`Route::Reply`] that was received from socket
-    /// `socket`. False if there is none, or none yet: see [`poll_reply`](Self::poll_reply).
+    /// `socket`. Returns false if there is none, or none yet: see [`poll_reply`](Self::poll_reply).
     fn reply(&mut self, now: Instant, socket: usize, batch: &Self::Batch, out: &mut Self::Sealed) -> bool;
 
-    /// Drops the references of packets that a socket has taken, and keeps their memory, to be reused.
+    /// Drops the references of packets that a socket has taken, and keeps their memory for reuse.
     fn release(packets: &mut Self::Sealed) {
         let _ = packets;
     }
@@ -164,17 +166,17 @@ pub trait Protocol: Sized {
     /// Applies changes of a connection's routes. Called after each call that may change them.
     fn update_routes(&mut self, key: ConnectionKey, connection: &mut Self::Connection);
 
-    /// Removes all routes to a connection that is removed.
+    /// Removes all routes to a connection that is being removed.
     fn forget(&mut self, key: ConnectionKey);
 
-    /// The next packet of the protocol itself that is due, and its socket. Called after
-    /// [`handle_timeout`](Self::handle_timeout) until there is none.
+    /// Returns the next due packet of the protocol itself, and its socket. The driver calls this
+    /// after [`handle_timeout`](Self::handle_timeout) until there is none.
     fn poll_reply(&mut self, now: Instant, out: &mut Self::Sealed) -> Option<usize> {
         let _ = (now, out);
         None
     }
 
-    /// The next timeout of the protocol itself.
+    /// Returns the next timeout of the protocol itself.
     fn poll_timeout(&self) -> Option<Instant> {
         None
     }
@@ -190,7 +192,7 @@ pub type Verify<P> = Arc<dyn Fn(&mut <P as Protocol>::Batch) + Send + Sync>;
 
 /// The result of [`Protocol::accept`].
 pub enum Begun<P: Protocol> {
-    /// A connection, and the cell of its handles.
+    /// A connection, with the cell of its handles.
     Connection(P::Connection, Arc<CellOf<P>>),
     /// No connection yet. This answer is sent, and another packet of the peer may begin one.
     Reply(P::Sealed),
@@ -213,8 +215,8 @@ pub enum Route {
     Reply,
     /// The packets are parts of larger ones: see [`Protocol::reassemble`].
     Fragment,
-    /// No connection of this driver. Another driver of the endpoint may have it: see
-    /// [`Protocol::shard_of`].
+    /// The packets belong to no connection of this driver. Another driver of the endpoint may have
+    /// it: see [`Protocol::shard_of`].
     Unknown,
 }
 

@@ -1,5 +1,5 @@
-//! The parts of a connection that other processors hold: batches in flight, leases to open them, and its
-//! receive half.
+//! Parts of a connection that other processors hold: batches in flight, leases to open them, and
+//! its receive half.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::cell::ConnectionKey;
 use super::connection::Connection;
 use super::{CellOf, Protocol};
 
-/// Identifies a connection for workers.
+/// Reference to a connection for workers.
 pub struct ConnectionRef<P: Protocol> {
     /// Its key in its driver.
     pub key: ConnectionKey,
@@ -23,7 +23,7 @@ impl<P: Protocol> Clone for ConnectionRef<P> {
     }
 }
 
-/// Identifies the content of a plan of `P`.
+/// Identifier of the content of a plan of `P`.
 pub type Receipt<P> = <<P as Protocol>::Connection as Connection<P>>::Receipt;
 
 /// A batch between its plan and the network, or between the network and its connection.
@@ -56,7 +56,7 @@ impl<P: Protocol, C> InFlightBatch<P, C> {
 }
 
 impl<P: Protocol> InFlightBatch<P, Arc<P::Plan>> {
-    /// The record of this plan after it is sealed: the receipt instead of the plan.
+    /// Returns the record of this plan after it is sealed: the receipt instead of the plan.
     pub(crate) fn sealed(&self) -> InFlightBatch<P> {
         InFlightBatch { connection: self.connection.clone(), contents: P::Connection::receipt(&self.contents) }
     }
@@ -64,7 +64,7 @@ impl<P: Protocol> InFlightBatch<P, Arc<P::Plan>> {
 
 /// The leases of a worker.
 pub trait LeaseCache<P: Protocol>: Default {
-    /// Opens batches of one path of a connection.
+    /// A lease, which opens batches of one path of a connection.
     type Lease;
 
     /// Adds a lease.
@@ -82,7 +82,7 @@ pub trait LeaseCache<P: Protocol>: Default {
     ) -> Option<InFlightBatch<P, Box<P::OpenJob>>>;
 }
 
-/// For protocols without leases.
+/// Lease cache of protocols without leases.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoLeases;
 
@@ -107,7 +107,7 @@ impl<P: Protocol> LeaseCache<P> for NoLeases {
 
 /// A detached receive half.
 pub trait ReceiveHalf<P: Protocol> {
-    /// The cell of its connection. `None` once it was attached again.
+    /// Returns the cell of its connection. `None` once it was attached again.
     fn cell(&self) -> Option<Arc<CellOf<P>>>;
 
     /// Calls `each` with every route ID of its connection.
@@ -119,44 +119,43 @@ pub trait ReceiveHalf<P: Protocol> {
     /// Returns the batch if it concerns more than the receive half.
     fn absorb(&mut self, now: Instant, socket: usize, batch: P::Batch) -> Result<(), P::Batch>;
 
-    /// Processes an update of its connection. True if its routes may have changed.
+    /// Processes an update of its connection. Returns true if its routes may have changed.
     fn handle_update(&mut self, now: Instant, update: P::HalfUpdate) -> bool;
 
     /// Wakes the readers of delivered data.
     fn wake_readers(&mut self);
 
-    /// Whether there may be something to report.
+    /// Returns whether there may be something to report.
     fn has_report(&self) -> bool;
 
-    /// Whether there is something that must be reported at once. The rest is reported when the
-    /// worker has no other input. Something that must be reported by some time is urgent from then
-    /// on.
+    /// Returns whether a report is urgent. Other values are reported when the worker has no other
+    /// input. A value that must be reported by some time becomes urgent at that time.
     fn is_urgent(&self, now: Instant) -> bool;
 
-    /// The number of unreported values.
+    /// Returns the number of unreported values.
     fn unreported(&self) -> usize;
 
-    /// The next report, if there is something to report.
+    /// Returns the next report, if there is something to report.
     fn report(&mut self) -> Option<P::HalfReport>;
 }
 
-/// Sent from a connection to its detached receive half.
+/// Update from a connection to its detached receive half.
 pub trait HalfUpdate: Default {
     /// The type of the reports.
     type Report;
 
-    /// Returns a processed report, to be reused. The default frees it.
+    /// Stores a processed report for reuse. The default frees it.
     fn set_spare(&mut self, report: Self::Report) {
         drop(report);
     }
 }
 
-/// Sent from a detached receive half to its connection.
+/// Report from a detached receive half to its connection.
 pub trait HalfReport {
     /// The type of the updates.
     type Update;
 
-    /// Takes a processed update, to be reused. By default there is none.
+    /// Takes a processed update for reuse. By default there is none.
     fn take_spare(&mut self) -> Option<Self::Update> {
         None
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use units::Duration;
 
-/// Counters of one receive worker. The worker and its driver write them, any thread may read them.
+/// Counters of one receive worker. The worker and its driver write them; any thread may read them.
 #[derive(Debug, Default)]
 pub struct ReceiveWorkerCounters {
     pub(super) detached: AtomicU64,
@@ -21,9 +21,9 @@ pub struct ReceiveWorkerCounters {
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct ReceiveWorkerStats {
-    /// How often the receive half of a connection was detached and passed to the worker.
+    /// Number of times that the receive half of a connection was detached and passed to the worker.
     pub detached: u64,
-    /// How often a receive half was returned and attached again.
+    /// Number of times that a receive half was returned and attached again.
     pub returned: u64,
     /// Receive halves that were lost, because they panicked or the worker failed.
     pub lost: u64,
@@ -31,12 +31,12 @@ pub struct ReceiveWorkerStats {
     pub datagrams: u64,
     /// Batches that the worker absorbed.
     pub batches: u64,
-    /// Batches that it passed to the driver: those of connections whose receive half was attached,
-    /// and of no connection.
+    /// Batches that it passed to the driver: batches of connections whose receive half was
+    /// attached, and of no connection.
     pub passed_on: u64,
     /// Reports that it sent to the driver.
     pub reports: u64,
-    /// The time in which it was awake.
+    /// Time during which it was awake.
     pub busy: Duration,
 }
 
@@ -45,7 +45,7 @@ pub(super) fn add(figure: &AtomicU64, more: u64) {
 }
 
 impl ReceiveWorkerCounters {
-    /// The current values.
+    /// Returns the current values.
     pub fn read(&self) -> ReceiveWorkerStats {
         let get = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
         ReceiveWorkerStats {

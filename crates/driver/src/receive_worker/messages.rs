@@ -23,7 +23,7 @@ pub enum ReceiveWorkerCommand<P: Protocol> {
         /// Its connection.
         key: ConnectionKey,
     },
-    /// Stop receiving, and report when this is done.
+    /// Stop receiving, and report the completion.
     Pause,
     /// Resume receiving.
     Resume,

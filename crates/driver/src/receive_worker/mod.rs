@@ -8,12 +8,12 @@
 //!     └─────▶ sockets, to send
 //! ```
 //!
-//! The driver keeps the send halves, control, and connections whose receive half is attached: those
-//! that begin, that close, and that receive little. A receive half is detached when much data
-//! arrives for it. It returns when it has become quiet, when the connection begins to close, or
-//! when a packet arrives that concerns both halves, such as one from a new path.
+//! The driver keeps the send halves, control, and connections whose receive half is attached:
+//! connections that begin, that close, and that receive little. A receive half is detached when
+//! much data arrives for it. It returns when it has become quiet, when the connection begins to
+//! close, or when a packet arrives that concerns both halves, such as one from a new path.
 //!
-//! A command is in its ring before a plan is sent whose answer may depend on the command. The
+//! A command enters its ring before a plan is sent whose answer may depend on the command. The
 //! driver takes events before it makes a plan.
 //!
 //! | file | contents |
@@ -37,15 +37,15 @@ pub use self::turn::ReceiveRole;
 use crate::driver::PLANS_PER_VISIT;
 use crate::worker::{HangLimit, RingSizes};
 
-/// Limit of its receive halves: more busy connections than one thread can serve.
+/// Maximum number of its receive halves: more busy connections than one thread can serve.
 const HALVES_MAX: usize = 64;
 
 /// The size of the ring of commands. While it is full, the driver sends nothing for the connections
 /// of detached halves.
 const COMMANDS_MAX: usize = 1024;
 
-/// Entries of it that updates leave free: for commands that detach and recall halves, and for the
-/// updates of a visit.
+/// Number of its entries that updates leave free: for commands that detach and recall halves, and
+/// for the updates of a visit.
 const COMMANDS_RESERVED: usize = 2 * HALVES_MAX + PLANS_PER_VISIT + 1;
 
 /// The size of the ring of events. While it is full, events are collected in the halves, and the
@@ -57,10 +57,10 @@ pub(crate) const ARRIVALS_MAX: usize = 64;
 
 const SIZES: RingSizes = RingSizes { commands: COMMANDS_MAX, events: EVENTS_MAX, arrivals: ARRIVALS_MAX };
 
-/// The time between two liveness checks of a worker that has receive halves. A worker that
-/// began no turn since the last check is woken. If it has begun none at the next check, it
-/// counts as failed. This ends connections, so the time is longer than for a path worker. The
-/// report of a panic in a connection may also take long.
+/// Interval between liveness checks of a worker that has receive halves. A worker that began no
+/// turn since the last check is woken. If it has begun none at the next check, it counts as failed.
+/// A failure ends connections, so the time is longer than for a path worker. The report of a panic
+/// in a connection may also take long.
 pub const LIVENESS_INTERVAL: Duration = Duration::from_secs(1);
 
 const HANG_LIMIT: HangLimit = HangLimit { interval: LIVENESS_INTERVAL, misses_max: 2 };

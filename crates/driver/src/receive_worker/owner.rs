@@ -18,7 +18,7 @@ use crate::worker::{Arrived, IoWorker, OwnerEnd, TurnCheck, WorkerSocket, link};
 /// The driver's side of the receive worker. Dropping it ends the worker.
 pub struct ReceiveWorker<P: Protocol> {
     link: OwnerEnd<P, ReceiveWorkerCommand<P>, ReceiveHalfEvent<P>>,
-    /// The number of its receive halves.
+    /// Number of its receive halves.
     halves: usize,
     is_gone: bool,
     counters: Arc<ReceiveWorkerCounters>,
@@ -49,19 +49,19 @@ impl<P: Protocol> ReceiveWorker<P> {
         (receive_worker, IoWorker::new(clock, sockets, workers, role))
     }
 
-    /// Its counters.
+    /// Returns its counters.
     pub fn counters(&self) -> &Arc<ReceiveWorkerCounters> {
         &self.counters
     }
 
     // ── Commands ─────────────────────────────────────────────────────────────────────────────────
 
-    /// Whether it takes another receive half.
+    /// Returns whether it accepts another receive half.
     pub(crate) fn takes_halves(&self) -> bool {
         !self.is_gone && self.halves < HALVES_MAX && self.has_space()
     }
 
-    /// Whether it takes more updates for its halves.
+    /// Returns whether it accepts more updates for its halves.
     pub(crate) fn has_space(&self) -> bool {
         self.is_gone || self.link.commands.slots() > COMMANDS_RESERVED
     }
@@ -86,12 +86,12 @@ impl<P: Protocol> ReceiveWorker<P> {
         self.command(now, ReceiveWorkerCommand::Return { key });
     }
 
-    /// Requests that it pauses receiving. An event reports when it has.
+    /// Requests a pause of receiving. An event reports that it has paused.
     pub(crate) fn pause(&mut self, now: Instant) {
         self.command(now, ReceiveWorkerCommand::Pause);
     }
 
-    /// Lets it resume receiving.
+    /// Resumes receiving.
     pub(crate) fn resume(&mut self, now: Instant) {
         self.command(now, ReceiveWorkerCommand::Resume);
     }
@@ -110,22 +110,23 @@ impl<P: Protocol> ReceiveWorker<P> {
 
     // ── Events ───────────────────────────────────────────────────────────────────────────────────
 
-    /// Whether there is an event or a batch to take.
+    /// Returns whether there is an event or a batch to take.
     pub(crate) fn has_events(&self) -> bool {
         !self.is_gone && self.link.has_some()
     }
 
-    /// The number of received packets that found no space in the ring to the driver.
+    /// Returns the number of received packets that were dropped because the ring to the driver was
+    /// full.
     pub(crate) fn dropped_packets(&self) -> u64 {
         self.link.dropped_packets()
     }
 
-    /// Whether the next batch is from this socket.
+    /// Returns whether the next batch is from this socket.
     pub(crate) fn has_more_of(&self, socket: usize) -> bool {
         !self.is_gone && self.link.has_more_of(socket)
     }
 
-    /// The next event. Events must be taken before a plan is made.
+    /// Returns the next event. Events must be taken before a plan is made.
     pub(crate) fn take_event(&mut self) -> Option<ReceiveHalfEvent<P>> {
         if self.is_gone {
             // A worker that hung may recover, but the connections of its halves have ended.
@@ -134,7 +135,7 @@ impl<P: Protocol> ReceiveWorker<P> {
         let was_full = self.link.events.slots() > EVENTS_MAX / 2;
         let event = self.link.events.pop().ok()?;
         if was_full {
-            // It may be waiting for space.
+            // The worker may be waiting for space.
             self.link.worker.wake();
         }
         match &event {
@@ -151,7 +152,7 @@ impl<P: Protocol> ReceiveWorker<P> {
         Some(event)
     }
 
-    /// The next batch of a connection whose receive half is attached, or of no connection.
+    /// Returns the next batch of a connection whose receive half is attached, or of no connection.
     pub(crate) fn take_arrival(&mut self) -> Option<Arrived<P>> {
         if self.is_gone {
             return None;
@@ -166,8 +167,8 @@ impl<P: Protocol> ReceiveWorker<P> {
 
     // ── Liveness ─────────────────────────────────────────────────────────────────────────────────
 
-    /// Checks whether it begins turns. Returns true once, when it has ended or hangs. Both count
-    /// the same: its receive halves are lost.
+    /// Checks whether it begins turns. Returns true once, when it has ended or hangs. Both cases
+    /// have the same effect: its receive halves are lost.
     pub(crate) fn check_liveness(&mut self, now: Instant) -> bool {
         if self.is_gone {
             return false;
@@ -184,7 +185,7 @@ impl<P: Protocol> ReceiveWorker<P> {
         check == TurnCheck::Hangs && self.abandon()
     }
 
-    /// Treats it as failed. If it recovers, it finds its ring of commands closed, and ends.
+    /// Treats the worker as failed. If it recovers, it finds its ring of commands closed, and ends.
     fn abandon(&mut self) -> bool {
         self.link.close();
         self.is_gone = true;
@@ -193,12 +194,12 @@ impl<P: Protocol> ReceiveWorker<P> {
         true
     }
 
-    /// Whether its liveness is checked: it has receive halves or commands.
+    /// Returns whether its liveness is checked: it has receive halves or commands.
     fn is_checked(&self) -> bool {
         !self.is_gone && (self.halves > 0 || self.link.commands.slots() < COMMANDS_MAX)
     }
 
-    /// When to call [`check_liveness`](Self::check_liveness) next.
+    /// Returns the time of the next call of [`check_liveness`](Self::check_liveness).
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.is_checked().then(|| self.link.liveness.deadline())
     }
@@ -210,7 +211,7 @@ impl<P: Protocol> ReceiveWorker<P> {
     }
 
     pub(crate) fn keep_update(&mut self, update: P::HalfUpdate) {
-        // Bounded by the number of updates in flight.
+        // The list is bounded by the number of updates in flight.
         self.spare_updates.push(update);
     }
 

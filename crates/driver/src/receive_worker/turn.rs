@@ -18,20 +18,21 @@ use crate::worker::{Arrived, IoRole, WorkerIo};
 /// Limit of commands that are executed before the sockets are polled again.
 const COMMANDS_PER_TURN: usize = 64;
 
-/// Entries of the ring of events that reports leave free: each half may become quiet, break and
-/// return.
+/// Number of entries of the ring of events that reports leave free: each half may become quiet,
+/// break and return.
 const EVENTS_RESERVED: usize = 3 * HALVES_MAX + 1;
 
-/// Limit of unreported values of a half. While a half has more, the worker does not receive.
+/// Maximum number of unreported values of a half. While a half has more, the worker does not
+/// receive.
 const UNREPORTED_MAX: usize = 1024;
 
-/// Limit of bytes that are delivered before their readers are woken, within a turn: about 100 us of
-/// work. A reader on the same core preempts the worker when it is woken, and a context switch for
-/// each 64 KiB costs a sixth of the time. With more bytes, the data leaves the caches before it is
-/// read.
+/// Maximum number of bytes that are delivered before their readers are woken, within a turn: about
+/// 100 us of work. A reader on the same core preempts the worker when it is woken, and a context
+/// switch for each 64 KiB costs a sixth of the time. With more bytes, the data leaves the caches
+/// before it is read.
 const BYTES_PER_WAKE: usize = 256 << 10;
 
-/// A half that receives nothing for this long is reported as quiet.
+/// Time without received packets after which a half is reported as quiet.
 const QUIET_AFTER: Duration = Duration::from_secs(1);
 
 const _: () = assert!(EVENTS_RESERVED < EVENTS_MAX, "reports find space");
@@ -41,14 +42,14 @@ type Io<E> = WorkerIo<E, ReceiveWorkerCommand<<E as Env>::Protocol>, ReceiveHalf
 /// Passes batches to its receive halves, and other batches to the driver.
 pub struct ReceiveRole<P: Protocol> {
     halves: BTreeMap<ConnectionKey, Half<P>>,
-    /// The half of each route.
+    /// Half of each route.
     routes: BTreeMap<P::RouteId, ConnectionKey>,
     /// Bytes of batches since readers were last woken; an update counts as one byte.
     unannounced_bytes: usize,
-    /// Receiving is paused until the driver has taken all arrivals.
+    /// Whether receiving is paused until the driver has taken all arrivals.
     is_paused: bool,
     must_report_paused: bool,
-    /// The connection that is being processed. A panic is attributed to it.
+    /// Connection that is being processed. A panic is attributed to it.
     current: Option<ConnectionKey>,
     counters: Arc<ReceiveWorkerCounters>,
 }
@@ -56,9 +57,9 @@ pub struct ReceiveRole<P: Protocol> {
 /// A receive half with its state.
 struct Half<P: Protocol> {
     half: P::ReceiveHalf,
-    /// When it last received a batch.
+    /// Time at which it last received a batch.
     busy_at: Instant,
-    /// It was reported as quiet.
+    /// Whether it was reported as quiet.
     is_quiet: bool,
 }
 
@@ -123,7 +124,7 @@ impl<P: Protocol> ReceiveRole<P> {
         }
     }
 
-    /// When the next half becomes quiet.
+    /// Returns the time at which the next half becomes quiet.
     fn next_quiet(&self) -> Option<Instant> {
         self.halves.values().filter(|half| !half.is_quiet).map(|half| half.busy_at + QUIET_AFTER).min()
     }
@@ -152,7 +153,7 @@ impl<P: Protocol> ReceiveRole<P> {
         }
     }
 
-    /// Passes a batch to the driver. The parts of a split batch that find no space are dropped.
+    /// Passes a batch to the driver. Parts of a split batch that exceed the space are dropped.
     fn pass_on<E: Env<Protocol = P>>(&self, io: &mut Io<E>, socket: usize, batch: P::Batch) {
         add(&self.counters.passed_on, 1);
         io.link.pass_on(Arrived { socket, batch, opened: None });
@@ -168,12 +169,12 @@ impl<P: Protocol> ReceiveRole<P> {
             self.current = Some(*key);
             half.half.wake_readers();
         }
-        // Reset last: if a waker panics, the readers after it are woken in the next call.
+        // This is reset last: if a waker panics, the readers after it are woken in the next call.
         self.unannounced_bytes = 0;
         self.current = None;
     }
 
-    /// Whether more may be received. This bounds the unreported values of halves.
+    /// Returns whether more may be received. This bounds the unreported values of halves.
     fn takes_more(&self) -> bool {
         !self.is_paused && self.halves.values().all(|half| half.half.unreported() < UNREPORTED_MAX)
     }
@@ -197,9 +198,9 @@ impl<P: Protocol> ReceiveRole<P> {
     }
 
     /// Sends urgent reports, and the other ones before the worker becomes idle, so that the driver
-    /// is not woken for each. All halves are asked, not only those that have received something in
-    /// this turn, because a report may become urgent by time alone. No timer is needed for that: a
-    /// worker with input takes turn after turn.
+    /// is not woken for each. All halves are queried, not only those that have received something
+    /// in this turn, because a report may become urgent by time alone. No timer is needed for that:
+    /// a worker with input takes turn after turn.
     fn report_all<E: Env<Protocol = P>>(&mut self, io: &mut Io<E>, now: Instant) {
         let is_busy = io.has_input(self.takes_more());
         let due = |half: &Half<P>| half.half.has_report() && (!is_busy || half.half.is_urgent(now));
@@ -213,8 +214,8 @@ impl<P: Protocol, E: Env<Protocol = P>> IoRole<E> for ReceiveRole<P> {
     type Event = ReceiveHalfEvent<P>;
 
     const COMMANDS_PER_TURN: usize = COMMANDS_PER_TURN;
-    /// The driver may have sent commands that precede the batches of a receive call, so they are
-    /// executed before the batches.
+    /// Maximum number of commands executed after a receive call and before its batches, because the
+    /// driver may have sent commands that precede them.
     const COMMANDS_PER_CALL: usize = COMMANDS_MAX;
     const COMMANDS_PER_BATCH: usize = 0;
 
@@ -243,8 +244,8 @@ impl<P: Protocol, E: Env<Protocol = P>> IoRole<E> for ReceiveRole<P> {
                 }
             }
             ReceiveWorkerCommand::Return { key } => self.return_half(io, key),
-            // Reported at the end of the turn, because batches of a receive call may not have been
-            // processed yet.
+            // The pause is reported at the end of the turn, because batches of a receive call may
+            // not have been processed yet.
             ReceiveWorkerCommand::Pause => (self.is_paused, self.must_report_paused) = (true, true),
             ReceiveWorkerCommand::Resume => self.is_paused = false,
         }
@@ -296,7 +297,7 @@ impl<P: Protocol, E: Env<Protocol = P>> IoRole<E> for ReceiveRole<P> {
         self.next_quiet()
     }
 
-    /// A panic in a half ends only its connection.
+    /// Handles a panic in a half, which ends only its connection.
     fn recover(&mut self, io: &mut Io<E>) -> bool {
         let Some(key) = self.current.take() else { return false };
         tracing::error!(connection = key.0, "a receive half has panicked: its connection ends, the others continue");

@@ -1,18 +1,18 @@
 //! A hierarchical timing wheel with exact deadlines.
 //!
-//! A deadline is a number of 64 bits, read as eleven digits to the base 64. A level of the wheel
-//! represents a digit and has a slot for each value. An entry is on the level of the highest digit
-//! in which its deadline differs from the *pivot*, in the slot of its own digit there:
+//! A deadline is a 64-bit number, read as eleven digits in base 64. A level of the wheel represents
+//! a digit and has a slot for each value. An entry is on the level of the highest digit in which
+//! its deadline differs from the *pivot*, in the slot of its own digit there:
 //!
 //! ```text
 //!   level 10 … 5     4      3      2       1      0
 //!   slot of  1 s   17 ms  262 us  4.1 us  64 ns  1 ns      a level has 64 of them
 //! ```
 //!
-//! The pivot is no later than any deadline. So entries of a lower level are earlier than those of a
-//! higher one, and the earliest is in the first used slot of the lowest used level: two bit scans
-//! find it. When the time of that slot has come and it holds several entries, the pivot moves into
-//! it, and its entries move to lower levels, which are empty.
+//! The pivot is no later than any deadline. Entries of a lower level are therefore earlier than
+//! those of a higher one, and the earliest is in the first used slot of the lowest used level: two
+//! bit scans find it. When the time of that slot has come and it holds several entries, the pivot
+//! moves into it, and its entries move to lower levels, which are empty.
 //!
 //! The last level has the resolution of the clock, so no comparison is needed to order timers that
 //! fire together. Equal deadlines keep the order in which they were armed, because they share a
@@ -25,40 +25,40 @@
 
 use units::Instant;
 
-/// Bits of a digit. Six, so that one machine word holds a bit for each slot of a level.
+/// Number of bits of a digit. Six, so that one machine word holds a bit for each slot of a level.
 pub(super) const DIGIT_BITS: u32 = 6;
 
-/// Slots of a level.
+/// Number of slots of a level.
 pub(super) const SLOTS: usize = 1 << DIGIT_BITS;
 
-/// Enough for every deadline.
+/// Number of levels, enough for every deadline.
 const LEVELS: usize = u64::BITS.div_ceil(DIGIT_BITS) as usize;
 
-/// No entry. Slabs have fewer keys.
+/// Marker for no entry. Slabs have fewer keys.
 pub(super) const NIL: u32 = u32::MAX;
 
-/// The place of an entry that is not armed.
+/// Place of an entry that is not armed.
 const NOWHERE: u16 = u16::MAX;
 
 const _: () = assert!(SLOTS == u64::BITS as usize, "the slots of a level fit one word");
 const _: () = assert!(LEVELS <= u16::BITS as usize, "the levels fit one word");
 const _: () = assert!(LEVELS * SLOTS < NOWHERE as usize, "places fit their integer type");
 
-/// At most one deadline for each key. Keys are small numbers that are reused, such as those of a
-/// slab: memory is 24 bytes for each key up to the largest, and 12 KiB.
+/// A set of timers with at most one deadline for each key. Keys are small numbers that are reused,
+/// such as those of a slab: memory is 24 bytes for each key up to the largest, and 12 KiB.
 #[derive(Debug)]
 pub struct Timers {
     pub(super) entries: Vec<Entry>,
     /// The slots of all levels, `SLOTS` for each.
     pub(super) slots: Box<[Slot]>,
-    /// Which slots of a level have entries.
+    /// Bit sets of the slots of each level that have entries.
     pub(super) used: [u64; LEVELS],
-    /// Which levels have entries.
+    /// Bit set of the levels that have entries.
     pub(super) levels: u16,
-    /// The reference for the places of entries. Never later than `floor`.
+    /// Reference for the places of entries. Never later than `floor`.
     pub(super) pivot: u64,
-    /// All deadlines before it have fired. Never later than a deadline, because earlier deadlines
-    /// are replaced by it.
+    /// Time before which all deadlines have fired. Never later than a deadline, because earlier
+    /// deadlines are replaced by it.
     pub(super) floor: u64,
 }
 
@@ -72,13 +72,13 @@ pub(super) struct Entry {
     pub(super) place: u16,
 }
 
-/// Entries in the order in which they were armed.
+/// A slot: entries in the order in which they were armed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Slot {
     pub(super) head: u32,
     pub(super) tail: u32,
-    /// No later than any deadline in the slot, and within the slot's span. It is the earliest
-    /// deadline, until that entry is removed while several others remain.
+    /// A time no later than any deadline in the slot, and within the slot's span. It is the
+    /// earliest deadline, until that entry is removed while several others remain.
     pub(super) bound: u64,
 }
 
@@ -100,9 +100,9 @@ impl Default for Timers {
 }
 
 impl Timers {
-    /// Replaces the deadline `old` of `key`, which the caller remembers, by `new`; equal ones
-    /// change nothing. [`Instant::FAR_FUTURE`] is no deadline. One that has passed is due at once,
-    /// after those that are due already.
+    /// Replaces the deadline `old` of `key`, which the caller remembers, by `new`; equal deadlines
+    /// change nothing. [`Instant::FAR_FUTURE`] means no deadline. A deadline that has passed is due
+    /// at once, after those that are due already.
     pub fn replace(&mut self, key: u32, old: Option<Instant>, new: Option<Instant>) {
         if old == new {
             return;
@@ -116,14 +116,14 @@ impl Timers {
         }
     }
 
-    /// When to call [`pop_due`](Self::pop_due) next: no later than the earliest deadline, and later
-    /// than the last call that found nothing due. It may be too early once, where an earlier
-    /// deadline was replaced; the call then made finds the exact one.
+    /// Returns the time of the next call of [`pop_due`](Self::pop_due): no later than the earliest
+    /// deadline, and later than the last call that found nothing due. It may be too early once
+    /// after an earlier deadline was replaced; that call then finds the exact time.
     pub fn next(&self) -> Option<Instant> {
         self.first().map(|index| Instant::from_nanos(self.slots[index].bound))
     }
 
-    /// Removes one key whose deadline has come and returns it: the earliest deadline first, and of
+    /// Removes and returns one key whose deadline has come: the earliest deadline first, and of
     /// equal ones the first that was armed.
     pub fn pop_due(&mut self, now: Instant) -> Option<u32> {
         let now = now.as_nanos();
@@ -147,7 +147,7 @@ impl Timers {
         self.entries.get(key as usize).is_some_and(|entry| entry.place != NOWHERE)
     }
 
-    /// The slot with the earliest deadline.
+    /// Returns the slot with the earliest deadline.
     fn first(&self) -> Option<usize> {
         if self.levels == 0 {
             return None;

@@ -38,7 +38,7 @@ pub struct WorkerIo<E: Env, C, V> {
     pub sockets: Vec<WorkerSocket<E>>,
     pub(crate) link: WorkerEnd<E::Protocol, C, V>,
     buffers: <E::Socket as Socket<E::Protocol>>::Buffers,
-    /// Reused in each receive call, so that nothing is allocated.
+    /// Batches of a receive call, reused so that nothing is allocated.
     batches: Vec<BatchOf<E>>,
 }
 
@@ -69,7 +69,8 @@ pub trait IoRole<E: Env> {
         let _ = io;
     }
 
-    /// Whether more may be received. The caller also checks the space in the ring of arrivals.
+    /// Returns whether more may be received. The caller also checks the space in the ring of
+    /// arrivals.
     fn may_receive(&self) -> bool {
         true
     }
@@ -97,10 +98,10 @@ pub trait IoRole<E: Env> {
     /// Called after the owner was woken.
     fn after_turn(&mut self) {}
 
-    /// Whether there is work other than commands and arrivals.
+    /// Returns whether there is work other than commands and arrivals.
     fn has_work(&self, io: &WorkerIo<E, Self::Command, Self::Event>) -> bool;
 
-    /// When there will be such work.
+    /// Returns the time at which there will be such work.
     fn next_deadline(&self, io: &WorkerIo<E, Self::Command, Self::Event>, now: Instant) -> Option<Instant>;
 
     /// Called after a turn panicked: see [`WorkerLoop::recover`].
@@ -117,12 +118,12 @@ pub struct IoWorker<E: Env, R: IoRole<E>> {
 }
 
 impl<E: Env, C, V> WorkerIo<E, C, V> {
-    /// The socket with this index, if the worker serves it.
+    /// Returns the socket with this index, if the worker serves it.
     pub fn socket_mut(&mut self, index: usize) -> Option<&mut DriverSocket<E>> {
         self.sockets.iter_mut().find(|known| known.index == index).map(|known| &mut known.socket)
     }
 
-    /// Whether there are commands, or arrivals that may be received.
+    /// Returns whether there are commands, or arrivals that may be received.
     pub fn has_input(&self, may_receive: bool) -> bool {
         !self.link.commands.is_empty()
             || self.link.commands.is_abandoned()
@@ -131,7 +132,7 @@ impl<E: Env, C, V> WorkerIo<E, C, V> {
                 && self.sockets.iter().any(|known| known.socket.is_readable()))
     }
 
-    /// Whether the ring of arrivals has space for the batches of a receive call.
+    /// Returns whether the ring of arrivals has space for the batches of a receive call.
     fn has_space_for_arrivals(&self) -> bool {
         self.link.arrivals.slots() >= RECV_BATCHES_MAX
     }
@@ -214,7 +215,7 @@ impl<E: Env, R: IoRole<E>> WorkerLoop for IoWorker<E, R> {
 }
 
 impl<E: Env, R: IoRole<E>> IoWorker<E, R> {
-    /// The sockets that it serves, in the order in which a poll numbers them.
+    /// Returns the sockets that it serves, in the order in which a poll numbers them.
     pub fn sockets_mut(&mut self) -> &mut [WorkerSocket<E>] {
         &mut self.io.sockets
     }

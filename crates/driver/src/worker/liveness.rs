@@ -1,5 +1,5 @@
-//! Detects a worker that hangs: the worker counts its turns, and its owner compares the count with
-//! an earlier one.
+//! Detection of a worker that hangs: the worker counts its turns, and its owner compares the count
+//! with an earlier one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use units::{Duration, Instant};
 #[derive(Debug, Default)]
 pub struct Progress {
     turns: AtomicU64,
-    /// The owner has ended while the worker hung, so its thread is not joined.
+    /// Whether the owner has ended while the worker hung, so that its thread is not joined.
     is_join_skipped: AtomicBool,
 }
 
@@ -21,24 +21,24 @@ impl Progress {
         self.turns.store(self.turns.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Called by the owner when it ends, if the worker hangs: its thread is not joined.
+    /// Records that the owner ends while the worker hangs: its thread is not joined.
     pub fn skip_join(&self) {
         self.is_join_skipped.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the thread is not joined.
+    /// Returns whether the thread is not joined.
     pub fn is_join_skipped(&self) -> bool {
         self.is_join_skipped.load(Ordering::Relaxed)
     }
 }
 
-/// How long an owner waits for a turn of a worker that has work.
+/// Time for which an owner waits for a turn of a worker that has work.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HangLimit {
-    /// The time between two checks.
+    /// Interval between two checks.
     pub(crate) interval: Duration,
-    /// The number of consecutive checks without a turn between them after which the worker counts
-    /// as hanging.
+    /// Number of consecutive checks without a turn between them after which the worker counts as
+    /// hanging.
     pub(crate) misses_max: u32,
 }
 
@@ -68,18 +68,20 @@ impl Liveness {
         Self { progress, limit, turns_seen: 0, checked_at: now, misses: 0 }
     }
 
-    /// Called when the worker gets work after it had none: its time for a turn begins now.
+    /// Restarts the check when the worker gets work after it had none: its time for a turn begins
+    /// now.
     pub(crate) fn restart(&mut self, now: Instant) {
         (self.checked_at, self.misses) = (now, 0);
     }
 
-    /// When to call [`check`](Self::check) next.
+    /// Returns the time of the next call of [`check`](Self::check).
     pub(crate) fn deadline(&self) -> Instant {
         self.checked_at + self.limit.interval
     }
 
-    /// Compares the count of turns with that of the last check. `None` if it is too early. The
-    /// caller then wakes the worker, because a sleeping worker begins a turn when it is woken.
+    /// Compares the count of turns with that of the last check. Returns `None` if it is too early.
+    /// Otherwise the caller wakes the worker, because a sleeping worker begins a turn when it is
+    /// woken.
     pub(crate) fn check(&mut self, now: Instant) -> Option<TurnCheck> {
         if self.deadline() > now {
             return None;
@@ -95,7 +97,7 @@ impl Liveness {
         })
     }
 
-    /// Called when the owner ends: the thread of a worker that hangs is not joined.
+    /// Handles the end of the owner: the thread of a worker that hangs is not joined.
     pub(crate) fn end(&self) {
         if self.misses >= self.limit.misses_max {
             self.progress.skip_join();

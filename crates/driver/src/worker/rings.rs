@@ -21,7 +21,7 @@ pub(crate) struct Arrived<P: Protocol> {
     pub(crate) opened: Option<InFlightBatch<P, Box<P::OpenJob>>>,
 }
 
-/// The capacity of each ring.
+/// Capacities of the rings.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RingSizes {
     pub(crate) commands: usize,
@@ -46,7 +46,7 @@ impl BatchedWaker {
         self.is_due = true;
     }
 
-    /// Wakes the other side if that was requested.
+    /// Wakes the other side if requested.
     pub(crate) fn flush(&mut self) {
         if std::mem::take(&mut self.is_due) {
             self.waker.wake_by_ref();
@@ -66,7 +66,7 @@ pub(crate) struct OwnerEnd<P: Protocol, C, E> {
     pub(crate) arrivals: Consumer<Arrived<P>>,
     pub(crate) worker: BatchedWaker,
     pub(crate) liveness: Liveness,
-    /// Received packets that found no space in `arrivals`.
+    /// Number of received packets that were dropped because `arrivals` was full.
     dropped: Arc<AtomicU64>,
 }
 
@@ -105,33 +105,35 @@ impl<P: Protocol, C, E> OwnerEnd<P, C, E> {
     /// # Panics
     /// If the ring is full.
     pub(crate) fn push(&mut self, command: C) {
-        // Commands to a worker that has just ended are lost, as is its other work.
+        // Commands to a worker that has just ended are lost, like its other work.
         let is_taken = self.commands.push(command).is_ok();
         assert!(is_taken || self.commands.is_abandoned(), "the caller leaves space in the ring of commands");
         self.worker.note();
     }
 
-    /// Whether there is an event or a batch to take.
+    /// Returns whether there is an event or a batch to take.
     pub(crate) fn has_some(&self) -> bool {
         !self.events.is_empty() || !self.arrivals.is_empty()
     }
 
-    /// Whether the next batch is from this socket.
+    /// Returns whether the next batch is from this socket.
     pub(crate) fn has_more_of(&self, socket: usize) -> bool {
         self.arrivals.peek().is_ok_and(|next| next.socket == socket)
     }
 
-    /// The number of received packets that found no space in the ring.
+    /// Returns the number of received packets that were dropped because the ring was full.
     pub(crate) fn dropped_packets(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Whether the worker's thread has ended. The rings may still contain its events and batches.
+    /// Returns whether the worker's thread has ended. The rings may still contain its events and
+    /// batches.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.events.is_abandoned()
     }
 
-    /// Whether the worker's thread has ended and the owner has taken all its events and batches.
+    /// Returns whether the worker's thread has ended and the owner has taken all its events and
+    /// batches.
     pub(crate) fn is_over(&self) -> bool {
         if !self.is_abandoned() {
             return false;
@@ -158,16 +160,16 @@ impl<P: Protocol, C, E> Drop for OwnerEnd<P, C, E> {
 }
 
 impl<P: Protocol, C, E> WorkerEnd<P, C, E> {
-    /// Puts an event into its ring. The next flush wakes the owner. False if the ring is full and
-    /// the owner has not ended.
+    /// Puts an event into its ring. The next flush wakes the owner. Returns false if the ring is
+    /// full and the owner has not ended.
     pub(crate) fn report(&mut self, event: E) -> bool {
         let is_taken = self.events.push(event).is_ok();
         self.owner.note();
         is_taken || self.events.is_abandoned()
     }
 
-    /// Passes a batch to the owner. The next flush wakes the owner. A batch that finds no space is
-    /// dropped and counted: to the peer, this is a loss in the network.
+    /// Passes a batch to the owner. The next flush wakes the owner. If the ring is full, the batch
+    /// is dropped and counted: to the peer, this is a loss in the network.
     pub(crate) fn pass_on(&mut self, arrival: Arrived<P>) {
         if let Err(PushError::Full(lost)) = self.arrivals.push(arrival) {
             self.dropped.fetch_add(lost.batch.packet_count() as u64, Ordering::Relaxed);

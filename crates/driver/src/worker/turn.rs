@@ -6,22 +6,22 @@ use units::{Duration, Instant};
 
 use super::liveness::Progress;
 
-/// The turns of a worker. Implementations neither block nor sleep.
+/// A worker's turns. Implementations neither block nor sleep.
 pub trait WorkerLoop {
-    /// Processes the work that there is, up to a limit. A turn that is not due has no effect.
+    /// Processes the available work, up to a limit. A turn that is not due has no effect.
     fn turn(&mut self);
 
-    /// When the next turn is due. `now` if there is work already. `None` if only the owner or an
-    /// arrival can cause work.
+    /// Returns the time at which the next turn is due. Returns `now` if there is work already.
+    /// Returns `None` if only the owner or an arrival can cause work.
     fn due_at(&self, now: Instant) -> Option<Instant>;
 
-    /// Whether the owner has ended, which ends the worker.
+    /// Returns whether the owner has ended, which ends the worker.
     fn is_abandoned(&self) -> bool;
 
-    /// Its count of turns.
+    /// Returns its count of turns.
     fn progress(&self) -> &Arc<Progress>;
 
-    /// Called after a turn panicked. Evicts the connection at fault and returns true, or returns
+    /// Recovers from a panic in a turn. Evicts the connection at fault and returns true, or returns
     /// false if the worker cannot continue.
     fn recover(&mut self) -> bool;
 
