@@ -101,9 +101,8 @@ pub struct EndpointConfig {
     /// core while packets come in such intervals. Other threads run meanwhile, and for 200 ms after one
     /// that computes the thread sleeps at once. Default: zero, which sleeps at once.
     pub busy_poll: Duration,
-    /// Handler that the first thread serving connections calls when the descriptor of the handler is
-    /// readable.
-    /// Default: nothing.
+    /// Handler that the first thread serving connections calls when the handler's descriptor is
+    /// readable. Default: none.
     pub event_handler: Option<Arc<dyn EventHandler>>,
     /// Whether to measure processor time per stage, for
     /// [`Endpoint::costs`](crate::Endpoint::costs). Default: false.
