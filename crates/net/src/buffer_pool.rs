@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Limit of free buffers (16 MiB of 64 KiB each). Further ones are deallocated.
+/// Maximum number of free buffers (16 MiB of 64 KiB each). Further buffers are deallocated.
 pub const FREE_MAX: usize = 256;
 
 /// Free buffers of one length. Clones refer to the same pool.
@@ -13,26 +13,26 @@ pub struct BufferPool {
 }
 
 impl BufferPool {
-    /// A pool of buffers of `len` bytes, without any yet.
+    /// Creates an empty pool of buffers of `len` bytes.
     #[must_use]
     pub fn new(len: usize) -> Self {
         Self { len, free: Arc::default() }
     }
 
-    /// A free buffer, or a new one.
+    /// Returns a free buffer, or a new one.
     #[must_use]
     pub fn take(&self) -> Box<[u8]> {
         let last = self.free().pop();
         last.unwrap_or_else(|| vec![0; self.len].into())
     }
 
-    /// The content of a buffer of this pool, `len` bytes long.
+    /// Returns the content of a buffer of this pool, `len` bytes long.
     #[must_use]
     pub fn filled(&self, memory: Box<[u8]>, len: usize) -> FilledBuffer {
         FilledBuffer { memory, len, pool: self.clone() }
     }
 
-    /// The number of free buffers.
+    /// Returns the number of free buffers.
     #[must_use]
     pub fn free_count(&self) -> usize {
         self.free().len()

@@ -9,8 +9,8 @@ use std::time;
 
 use units::Instant;
 
-/// Counts nanoseconds since its start; never goes backwards. Copies show the same time, so one
-/// clock can be given to every thread.
+/// A clock that counts nanoseconds since its start and never goes backwards. Copies show the same
+/// time, so every thread can have one.
 ///
 /// On Linux it stops while the machine is suspended (`CLOCK_MONOTONIC`).
 #[derive(Clone, Copy, Debug)]
@@ -19,21 +19,22 @@ pub struct MonotonicClock {
 }
 
 impl MonotonicClock {
-    /// A clock at zero.
+    /// Creates a clock at zero.
     #[must_use]
     #[expect(clippy::disallowed_methods, reason = "see above")]
     pub fn start() -> Self {
         Self { start: time::Instant::now() }
     }
 
-    /// Time since the start.
+    /// Returns the time since the start.
     #[must_use]
     pub fn now(&self) -> Instant {
         Instant::ZERO + units::Duration::from(self.start.elapsed())
     }
 }
 
-/// The time since the Unix epoch, by the system's clock, which may be set at any time; zero before it.
+/// Returns the time since the Unix epoch by the system's clock, which may be set at any time; zero
+/// before the epoch.
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "see above")]
 pub fn since_epoch() -> units::Duration {

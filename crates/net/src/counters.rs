@@ -30,14 +30,16 @@ pub struct SocketCounters {
 }
 
 impl SocketCounters {
-    /// One call that sent `bytes` bytes in datagrams of `stride` bytes, with a shorter last one.
+    /// Counts one call that sent `bytes` bytes in datagrams of `stride` bytes, with a shorter last
+    /// one.
     pub(crate) const fn on_sent(&mut self, bytes: usize, stride: usize) {
         self.datagrams_sent += datagrams(bytes, stride);
         self.batches_sent += 1;
         self.bytes_sent += bytes as u64;
     }
 
-    /// One buffer of `capacity` bytes that received `bytes` bytes in datagrams of `stride` bytes.
+    /// Counts one buffer of `capacity` bytes that received `bytes` bytes in datagrams of `stride`
+    /// bytes.
     pub(crate) const fn on_received(&mut self, bytes: usize, stride: usize, capacity: usize) {
         self.datagrams_received += datagrams(bytes, stride);
         self.batches_received += 1;
@@ -47,7 +49,7 @@ impl SocketCounters {
         }
     }
 
-    /// A send that failed with `error`.
+    /// Counts a send that failed with `error`.
     pub(crate) const fn on_send_error(&mut self, error: &SendError) {
         match error {
             SendError::WouldBlock => self.would_block += 1,
@@ -57,7 +59,7 @@ impl SocketCounters {
     }
 }
 
-/// An empty datagram counts as one datagram.
+/// Returns the number of datagrams; an empty datagram counts as one.
 const fn datagrams(bytes: usize, stride: usize) -> u64 {
     if bytes == 0 { 1 } else { bytes.div_ceil(stride) as u64 }
 }

@@ -17,7 +17,7 @@ use crate::counters::SocketCounters;
 /// passes through the kernel as one datagram.
 pub const BATCH_BYTES_MAX: usize = 65_507;
 
-/// A receive buffer of this size holds every datagram and every batch, so that nothing is
+/// Size of a receive buffer that holds every datagram and every batch, so that nothing is
 /// truncated.
 pub const RECV_BUFFER_BYTES: usize = 65_536;
 
@@ -26,8 +26,8 @@ pub const RECV_BUFFER_BYTES: usize = 65_536;
 pub struct Transmit<'a> {
     /// The destination address.
     pub destination: SocketAddr,
-    /// The source address, for sockets bound to the wildcard address. `None`: the system chooses.
-    /// The address does not select a device; open one socket per device for that.
+    /// The source address, for sockets bound to the wildcard address. With `None`, the system
+    /// chooses. The address does not select a device; open one socket per device for that.
     pub source_ip: Option<IpAddr>,
     /// The ECN codepoint (RFC 3168, section 5); `None` is Not-ECT.
     pub ecn: Option<Ecn>,
@@ -38,7 +38,7 @@ pub struct Transmit<'a> {
     pub segment_size: Option<usize>,
 }
 
-/// Describes the contents of one receive buffer.
+/// Description of the contents of one receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecvMeta {
     /// The source address.
@@ -72,17 +72,17 @@ pub enum SendError {
 
 /// A non-blocking datagram socket.
 pub trait DatagramSocket: Send {
-    /// The bound address, including the port chosen by the system.
+    /// Returns the bound address, including the port chosen by the system.
     ///
     /// # Errors
     /// The system's error.
     fn local_addr(&self) -> io::Result<SocketAddr>;
 
-    /// Number of datagrams that one call can send, at least 1. Query it before each batch: it drops
-    /// to 1 if a device turns out not to support segmentation.
+    /// Returns the number of datagrams that one call can send, at least 1. Query it before each
+    /// batch: it drops to 1 if a device turns out not to support segmentation.
     fn max_gso_segments(&self) -> usize;
 
-    /// Number of datagrams that one receive buffer can hold, at least 1.
+    /// Returns the number of datagrams that one receive buffer can hold, at least 1.
     fn max_gro_segments(&self) -> usize;
 
     /// Sends one datagram or one batch.
@@ -113,7 +113,7 @@ pub trait DatagramSocket: Send {
     /// `WouldBlock` if nothing has arrived; otherwise the system's error.
     fn recv(&mut self, buffers: &mut [&mut [u8]], metas: &mut [RecvMeta]) -> io::Result<usize>;
 
-    /// The counters.
+    /// Returns the counters.
     fn counters(&self) -> &SocketCounters;
 }
 
@@ -148,13 +148,14 @@ impl<S: DatagramSocket + ?Sized> DatagramSocket for Box<S> {
 }
 
 impl RecvMeta {
-    /// The datagrams in `buffer`, which this value describes. An empty datagram yields nothing.
+    /// Returns the datagrams in `buffer`, which this value describes. An empty datagram yields
+    /// nothing.
     pub fn datagrams<'a>(&self, buffer: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         buffer[..self.len.min(buffer.len())].chunks(self.stride.max(1))
     }
 }
 
-/// Placeholder values, to be overwritten.
+/// Placeholder values for buffers to fill.
 impl Default for RecvMeta {
     fn default() -> Self {
         Self {
@@ -168,12 +169,12 @@ impl Default for RecvMeta {
 }
 
 impl Transmit<'_> {
-    /// Bytes per datagram; `contents.len()` if there is only one. At least 1.
+    /// Returns the bytes per datagram, at least 1; `contents.len()` if there is only one.
     pub(crate) fn stride(&self) -> usize {
         self.segment_size.unwrap_or(usize::MAX).min(self.contents.len()).max(1)
     }
 
-    /// Whether there is more than one datagram.
+    /// Returns whether there is more than one datagram.
     pub(crate) fn is_batch(&self) -> bool {
         self.stride() < self.contents.len()
     }

@@ -20,15 +20,15 @@ use nix::sys::socket::SockaddrStorage;
 
 use crate::udp::{UdpSocket, UdpSocketOptions};
 
-/// Largest number of interfaces returned; those with the lowest indices are kept. A host of
-/// containers may have hundreds.
+/// Largest number of interfaces returned; the interfaces with the lowest indices are kept. A host
+/// that runs containers may have hundreds.
 pub const INTERFACES_MAX: usize = 256;
 
-/// The alias of a device whose packets leave over the other interfaces of its host.
+/// Alias of a device whose packets leave over the other interfaces of its host.
 #[cfg(target_os = "linux")]
 pub(crate) const TUNNEL_ALIAS: &str = "litz tunnel";
 
-/// A reachability check neither sends nor receives, so its buffers are small.
+/// Buffer size of a reachability check, which neither sends nor receives.
 const PROBE_BUFFER_BYTES: usize = 4096;
 
 /// A network interface, at the time the table was read.
@@ -45,8 +45,8 @@ pub struct Interface {
     pub is_running: bool,
     /// Whether it is a loopback interface.
     pub is_loopback: bool,
-    /// Whether it is a dummy interface (Linux): it holds addresses of this host, and carries no packets.
-    /// Those for its addresses arrive over other interfaces.
+    /// Whether it is a dummy interface (Linux): it holds addresses of this host, and carries no
+    /// packets. Packets for its addresses arrive over other interfaces.
     pub is_dummy: bool,
     /// Whether it is a point-to-point interface, as most tunnels are.
     pub is_point_to_point: bool,
@@ -70,7 +70,7 @@ pub struct InterfaceAddress {
 }
 
 impl InterfaceAddress {
-    /// Whether `other` is in this address's subnet. Always false across address families.
+    /// Returns whether `other` is in this address's subnet. Always false across address families.
     #[must_use]
     pub fn shares_subnet_with(&self, other: IpAddr) -> bool {
         let prefix_len = u32::from(self.prefix_len);
@@ -88,7 +88,7 @@ impl InterfaceAddress {
         }
     }
 
-    /// The socket address with `port`, including the scope ID of a link-local address.
+    /// Returns the socket address with `port`, including the scope ID of a link-local address.
     #[must_use]
     pub fn with_port(&self, port: u16) -> SocketAddr {
         match self.ip {
@@ -98,9 +98,9 @@ impl InterfaceAddress {
     }
 }
 
-/// The interfaces of this host in the order of their indices, including those without an address;
-/// at most [`INTERFACES_MAX`]. On Linux these are the interfaces of the calling thread's network
-/// namespace.
+/// Returns the interfaces of this host in the order of their indices, including those without an
+/// address; at most [`INTERFACES_MAX`]. On Linux these are the interfaces of the calling thread's
+/// network namespace.
 ///
 /// # Errors
 /// The system's error.
@@ -125,8 +125,9 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
 
 /// Checks whether a datagram can be sent from `local` over `device` to `remote`, according to this
 /// host: the address is local and usable, the device is up, and a route exists. Nothing is sent, so
-/// the remote host is not checked. Without a device any route counts. The routes are those of packets
-/// with `mark`, as of a socket with [`UdpSocketOptions::mark`], which needs the same privilege.
+/// the remote host is not checked. Without a device any route counts. The routes are those for
+/// packets with `mark`, as of a socket with [`UdpSocketOptions::mark`], which needs the same
+/// privilege.
 ///
 /// # Errors
 /// The obstacle: `AddrNotAvailable` (not a local address, or not usable yet), `NetworkUnreachable`
@@ -161,10 +162,10 @@ fn without_addresses(name: &str, index: u32, flags: InterfaceFlags) -> Interface
         is_up: flags.contains(InterfaceFlags::IFF_UP),
         is_running: flags.contains(InterfaceFlags::IFF_RUNNING),
         is_loopback: flags.contains(InterfaceFlags::IFF_LOOPBACK),
-        // No dummy resolves addresses. Others need not be asked.
+        // No dummy interface resolves addresses. The others need no query.
         is_dummy: flags.contains(InterfaceFlags::IFF_NOARP) && !is_point_to_point && is_dummy(index),
         is_point_to_point,
-        // Each TUN device is a point-to-point interface. Others need not be asked.
+        // Each TUN device is a point-to-point interface. The others need no query.
         is_litz_tunnel: is_point_to_point && is_litz_tunnel(index),
         addresses: Vec::new(),
     }
@@ -190,7 +191,8 @@ fn is_litz_tunnel(_index: u32) -> bool {
     false
 }
 
-/// The IP address of an entry; entries of other families (the link layer's) have none.
+/// Returns the IP address of an entry; `None` for entries of other families, such as the link
+/// layer's.
 fn address_of(raw: &RawAddress) -> Option<InterfaceAddress> {
     let (ip, scope_id) = ip_of(raw.address.as_ref()?)?;
     let all_ones = if ip.is_ipv4() { 32 } else { 128 };

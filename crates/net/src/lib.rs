@@ -19,10 +19,10 @@
 //! | [`secret`] | random bytes from the operating system |
 //! | [`testing`] | for tests: sockets that fail, lose datagrams or report another address |
 //!
-//! This crate contains all platform-specific code of the workspace's data path. It knows no
-//! protocol.
+//! This crate contains all platform-specific code of the workspace's data path. It is independent
+//! of protocols.
 //!
-//! A datagram through a network in memory:
+//! This example sends a datagram through a network in memory:
 //!
 //! ```
 //! use net::{DatagramSocket, MemoryNetwork, RecvMeta, Transmit};

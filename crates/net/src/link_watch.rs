@@ -1,4 +1,4 @@
-//! Notices changes of the network interfaces, their addresses and the routes.
+//! Notification of changes of the network interfaces, their addresses and the routes.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,32 +10,32 @@ use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with};
 
-/// RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV4_ROUTE, RTMGRP_IPV6_IFADDR, RTMGRP_IPV6_ROUTE
-/// (linux/rtnetlink.h).
+/// Multicast groups RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV4_ROUTE, RTMGRP_IPV6_IFADDR,
+/// RTMGRP_IPV6_ROUTE (linux/rtnetlink.h).
 const GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x100 | 0x400;
 
-/// Messages read at a time, at most; further ones remain for the next wait.
+/// Maximum number of messages read at a time; further messages remain for the next wait.
 const MESSAGES_MAX: usize = 256;
 
-/// The time between two looks where the system does not report changes.
+/// Polling interval where the system does not report changes.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Changes within this time count as one: a new device is reported with several messages, one for
+/// Time within which changes count as one: a new device is reported with several messages, one for
 /// each address, route and flag.
 const SETTLE: Duration = Duration::from_millis(20);
 
-/// Several changes that follow each other closely count as one for at most this many times
-/// [`SETTLE`]. A storm of messages cannot delay the report for longer.
+/// Maximum number of [`SETTLE`] periods that a series of close changes may extend. A storm of
+/// messages cannot delay the report for longer.
 const SETTLES_MAX: u32 = 5;
 
 /// Waits for changes of interfaces, addresses and routes of this host: on Linux of the network
 /// namespace in which it was opened.
 #[derive(Debug)]
 pub struct LinkWatch {
-    /// None if the system refuses.
+    /// Socket for the notifications; `None` if the system refuses.
     changes: Option<OwnedFd>,
     wake: Arc<OwnedFd>,
-    /// The time between two looks, if there are no reports.
+    /// Polling interval if there are no notifications.
     look_interval: Duration,
 }
 
@@ -44,27 +44,27 @@ pub struct LinkWatch {
 pub struct LinkWatchWaker(Arc<OwnedFd>);
 
 impl LinkWatchWaker {
-    /// The wait in progress ends, or the next one.
+    /// Ends the wait in progress, or the next one.
     pub fn wake(&self) {
-        // It fails only if the counter is full, and then the wait ends anyway.
+        // The write fails only if the counter is full, and then the wait ends anyway.
         let _full = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
     }
 }
 
-/// The end of a wait.
+/// Result of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkNews {
-    /// Something may have changed: what it was is seen in [`interfaces`](crate::interfaces()).
+    /// The interfaces may have changed: see [`interfaces`](crate::interfaces()).
     MayHaveChanged,
-    /// Nothing has.
+    /// Nothing has changed.
     None,
     /// The wait was ended by [`LinkWatchWaker::wake`].
     Woken,
 }
 
 impl LinkWatch {
-    /// Begins to watch. If the system does not report changes, the second value says why, and
-    /// [`wait`](Self::wait) reports a possible one every two seconds.
+    /// Opens the watch. If the system does not report changes, the second value is the reason, and
+    /// [`wait`](Self::wait) reports a possible change every two seconds.
     ///
     /// # Errors
     /// If the process has no file descriptors left.
@@ -77,19 +77,19 @@ impl LinkWatch {
         Ok((Self { changes, wake, look_interval: LOOK_INTERVAL }, refused))
     }
 
-    /// For another thread, to end a wait.
+    /// Returns a waker with which another thread ends a wait.
     #[must_use]
     pub fn waker(&self) -> LinkWatchWaker {
         LinkWatchWaker(Arc::clone(&self.wake))
     }
 
-    /// Waits for a change, at most for `timeout`.
+    /// Waits for a change for at most `timeout`.
     ///
     /// # Errors
     /// The system's error.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<LinkNews> {
         let Some(changes) = &self.changes else {
-            // The table is to be read again after a while.
+            // The caller must read the table again after a while.
             let woken = wait_for(&[&*self.wake], timeout.min(self.look_interval))?.is_some();
             return Ok(if woken { LinkNews::Woken } else { LinkNews::MayHaveChanged });
         };
@@ -109,7 +109,8 @@ impl LinkWatch {
     }
 }
 
-/// The place of the first descriptor that becomes readable; none if none does in time.
+/// Returns the index of the first descriptor that becomes readable; `None` if none does within
+/// `timeout`.
 pub(crate) fn wait_for(sources: &[&OwnedFd], timeout: Duration) -> io::Result<Option<usize>> {
     let timeout = Timespec::try_from(timeout).map_err(|_| io::ErrorKind::InvalidInput)?;
     let mut polled: Vec<PollFd<'_>> = sources.iter().map(|source| PollFd::new(*source, PollFlags::IN)).collect();
@@ -120,8 +121,8 @@ pub(crate) fn wait_for(sources: &[&OwnedFd], timeout: Duration) -> io::Result<Op
     }
 }
 
-/// A socket that gets the kernel's notifications of these groups (rtnetlink(7)). Their content is not needed:
-/// after any of them the tables are read again.
+/// Opens a socket that receives the kernel's notifications of these groups (rtnetlink(7)). Their
+/// content is not needed: the tables are read again after any of them.
 pub(crate) fn open_netlink(groups: u32) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     // NETLINK_ROUTE is protocol zero, the default.
@@ -130,13 +131,13 @@ pub(crate) fn open_netlink(groups: u32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Reads and drops what has arrived, or a part of it.
+/// Reads and drops the messages that have arrived, or some of them.
 fn drop_messages(socket: &OwnedFd) -> io::Result<()> {
-    // A message that does not fit is cut, which does not matter.
+    // A message that does not fit is truncated, which is harmless.
     let mut buffer = [0; 16];
     for _ in 0..MESSAGES_MAX {
         match recv(socket, &mut buffer, RecvFlags::empty()) {
-            // The kernel had to drop messages: that, too, is a change.
+            // The kernel had to drop messages: that is also a change.
             Ok(_) | Err(Errno::NOBUFS | Errno::INTR) => {}
             Err(Errno::AGAIN) => break,
             Err(error) => return Err(error.into()),

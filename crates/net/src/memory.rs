@@ -14,8 +14,8 @@ use units::Ecn;
 use crate::counters::SocketCounters;
 use crate::datagram::{BATCH_BYTES_MAX, DatagramSocket, RecvMeta, SendError, Transmit};
 
-/// Capacity of one socket's inbox in bytes; further datagrams are dropped. The same size that UDP
-/// sockets request.
+/// Capacity of one socket's inbox in bytes; further datagrams are dropped. UDP sockets request the
+/// same size.
 pub const INBOX_BYTES_MAX: usize = 4 << 20;
 
 /// Capacity of one socket's inbox in batches. It bounds a flood of empty datagrams.
@@ -54,19 +54,19 @@ struct Shared {
 
 #[derive(Debug)]
 struct Table {
-    /// Keyed by address and port alone: flow labels and scopes are ignored.
+    /// Inboxes by address and port alone: flow labels and scopes are ignored.
     inboxes: BTreeMap<(IpAddr, u16), Arc<Mutex<Inbox>>>,
     port_next: u16,
-    /// Datagrams to addresses without a socket.
+    /// Number of datagrams to addresses without a socket.
     unreachable: u64,
 }
 
 #[derive(Debug, Default)]
 struct Inbox {
     arrived: VecDeque<Arrived>,
-    /// The sum of the lengths in `arrived`.
+    /// Sum of the lengths in `arrived`.
     bytes: usize,
-    /// Datagrams dropped because the inbox was full.
+    /// Number of datagrams dropped because the inbox was full.
     overflowed: u64,
     waker: Option<Waker>,
     spare: Vec<Vec<u8>>,
@@ -82,14 +82,14 @@ struct Arrived {
 }
 
 impl MemoryNetwork {
-    /// An empty network that accepts datagrams of UDP's maximum size.
+    /// Creates an empty network that accepts datagrams of UDP's maximum size.
     #[must_use]
     pub fn new() -> Self {
         Self::with_datagram_bytes_max(BATCH_BYTES_MAX)
     }
 
-    /// An empty network that rejects datagrams of more than `datagram_bytes_max` bytes as too
-    /// large, like a device with a small MTU.
+    /// Creates an empty network that rejects datagrams of more than `datagram_bytes_max` bytes as
+    /// too large, like a device with a small MTU.
     #[must_use]
     pub fn with_datagram_bytes_max(datagram_bytes_max: usize) -> Self {
         let table = Table { inboxes: BTreeMap::new(), port_next: DYNAMIC_PORT_FIRST, unreachable: 0 };
@@ -119,7 +119,7 @@ impl MemoryNetwork {
         Ok(MemorySocket { shared, local, inbox, binding, counters: SocketCounters::default() })
     }
 
-    /// Datagrams sent to addresses without a socket.
+    /// Returns the number of datagrams sent to addresses without a socket.
     #[must_use]
     pub fn unreachable(&self) -> u64 {
         lock(&self.shared.table).unreachable
@@ -198,7 +198,7 @@ impl MemorySocket {
     /// Calls `waker` on every later arrival, and at once if data has already arrived. Replaces the
     /// previous waker.
     ///
-    /// The waker runs on the sending thread and blocks it meanwhile.
+    /// The waker runs on the sending thread and blocks it while it runs.
     pub fn set_waker(&self, waker: Waker) {
         let mut inbox = lock(&self.inbox);
         let wake_now = (!inbox.arrived.is_empty()).then(|| waker.clone());
@@ -209,7 +209,7 @@ impl MemorySocket {
         }
     }
 
-    /// Datagrams dropped because the inbox was full.
+    /// Returns the number of datagrams dropped because the inbox was full.
     #[must_use]
     pub fn overflowed(&self) -> u64 {
         lock(&self.inbox).overflowed
@@ -299,7 +299,7 @@ impl DatagramSocket for MemorySocket {
     }
 }
 
-/// Another handle for the same socket, with its own counters.
+/// Creates another handle for the same socket, with its own counters.
 impl Clone for MemorySocket {
     fn clone(&self) -> Self {
         Self {
@@ -332,8 +332,8 @@ const fn wildcard(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// A panicked thread must not disable the network: every change under these locks is complete or
-/// absent.
+/// Locks `mutex` even after a panic, which must not disable the network: every change under these
+/// locks is complete or absent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

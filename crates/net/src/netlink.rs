@@ -1,4 +1,4 @@
-//! Requests to the kernel about addresses and routes (rtnetlink(7)).
+//! Kernel requests for addresses and routes (rtnetlink(7)).
 
 use std::io;
 
@@ -7,20 +7,20 @@ use netlink_packet_route::RouteNetlinkMessage;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
 
-/// The kernel fills buffers of up to 32 KiB with the messages of a dump (netlink(7)).
+/// Buffer size: the kernel fills buffers of up to 32 KiB with the messages of a dump (netlink(7)).
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// The kernel marks a dump during which the table has changed: it is read again, so many times at most. A later change
-/// is reported anyway.
+/// Maximum number of reads of a table: the kernel marks a dump during which the table has changed,
+/// which is then read again. A later change is reported anyway.
 const READS_MAX: u32 = 4;
 
-/// NLM_F_DUMP_INTR (linux/netlink.h).
+/// Value of NLM_F_DUMP_INTR (linux/netlink.h).
 const INTERRUPTED: u16 = 0x10;
 
-/// `struct nlmsghdr`.
+/// Length of `struct nlmsghdr`.
 const HEADER_BYTES: usize = 16;
 
-/// Changes something, with further flags of the request.
+/// Requests a change, with further flags of the request.
 ///
 /// # Errors
 /// The system's error.
@@ -50,7 +50,8 @@ fn bytes_of(request: RouteNetlinkMessage, flags: u16) -> Vec<u8> {
     bytes
 }
 
-/// Sends a request. Returns the messages of the answer, and whether the table has not changed meanwhile.
+/// Sends a request. Returns the messages of the answer, and whether the table remained unchanged in
+/// the meantime.
 fn exchange(request: &[u8]) -> io::Result<(Vec<RouteNetlinkMessage>, bool)> {
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
     send(&socket, request, SendFlags::empty())?;
@@ -63,7 +64,8 @@ fn exchange(request: &[u8]) -> io::Result<(Vec<RouteNetlinkMessage>, bool)> {
         };
         let mut rest = &buffer[..len];
         while !rest.is_empty() {
-            // A message that this version of the crate cannot read has no part in the decision, but for its length.
+            // A message that this version of the crate cannot parse does not matter, except for its
+            // length.
             let len = rest.first_chunk().map_or(0, |len| u32::from_ne_bytes(*len) as usize);
             let Some(one) = rest.get(..len).filter(|one| one.len() >= HEADER_BYTES) else { break };
             is_whole &= u16::from_ne_bytes([one[6], one[7]]) & INTERRUPTED == 0;

@@ -2,8 +2,8 @@
 
 use std::io;
 
-/// The numbers of the processors that this thread may run on; empty if the system does not report
-/// them.
+/// Returns the numbers of the processors that this thread may run on; empty if the system does not
+/// report them.
 pub fn allowed() -> Vec<usize> {
     #[cfg(target_os = "linux")]
     {
@@ -20,7 +20,7 @@ pub fn allowed() -> Vec<usize> {
     Vec::new()
 }
 
-/// The number of processors that this thread may run on; at least one.
+/// Returns the number of processors that this thread may run on; at least one.
 pub fn count() -> usize {
     match allowed().len() {
         0 => std::thread::available_parallelism().map_or(1, usize::from),

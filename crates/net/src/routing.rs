@@ -1,7 +1,8 @@
-//! Rules, routes, addresses and links of this host: read, set and removed by netlink (rtnetlink(7)).
+//! Rules, routes, addresses and links of this host: read, set and removed with netlink
+//! (rtnetlink(7)).
 //!
-//! The rules and routes that are set have a protocol number of their own, [`PROTOCOL`], by which they are
-//! recognised. Other programs show it as `proto 108`.
+//! Rules and routes set by this module carry a protocol number of their own, [`PROTOCOL`], which
+//! identifies them. Other programs show it as `proto 108`.
 
 mod messages;
 mod requests;
@@ -16,8 +17,8 @@ use serde::{Deserialize, Serialize};
 
 pub use self::watch::{RoutingNews, RoutingWatch, RoutingWatchWaker};
 
-/// The protocol number of rules and routes that were set here. The kernel does not interpret numbers above
-/// RTPROT_STATIC (4), and no routing daemon of iproute2's list (`rt_protos`) has this one.
+/// Protocol number of rules and routes set by this module. The kernel does not interpret numbers
+/// above RTPROT_STATIC (4), and no routing daemon of iproute2's list (`rt_protos`) has this one.
 pub const PROTOCOL: u8 = 108;
 
 /// The main routing table (RT_TABLE_MAIN).
@@ -33,7 +34,7 @@ pub enum Family {
     V6,
 }
 
-/// One thing that is set in the network of a host.
+/// One setting of a host's network.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Setting {
@@ -63,23 +64,23 @@ pub enum Setting {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Route {
-    /// The table that it is in.
+    /// The routing table of the route.
     pub table: u32,
     /// The first address of the network.
     pub network: IpAddr,
     /// The length of the network's prefix.
     pub bits: u8,
-    /// The end of the packets.
+    /// The treatment of the packets.
     pub target: Target,
 }
 
-/// The end of the packets that use a route.
+/// Treatment of packets that use a route.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
-    /// They leave over this device.
+    /// Packets leave over this device.
     Device(String),
-    /// They are refused, unless another route of the table has a lower metric than the highest.
+    /// Packets are refused, unless the table has another route with a metric below the maximum.
     Unreachable,
 }
 
@@ -89,19 +90,19 @@ pub enum Target {
 pub struct Rule {
     /// The version of IP of its packets.
     pub family: Family,
-    /// The place among the rules: lower numbers come first.
+    /// The priority of the rule: lower numbers come first.
     pub priority: u32,
-    /// The packets that it is for.
+    /// The packets to which the rule applies.
     pub packets: Packets,
-    /// The table that is looked up; none refuses the packets.
+    /// The table to look up; `None` refuses the packets.
     pub table: Option<u32>,
 }
 
-/// The packets that a rule is for.
+/// The packets to which a rule applies.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Packets {
-    /// Packets for which the table has another route than a default one.
+    /// Packets for which the table has a route other than a default one.
     NotByDefaultRoute,
     /// Packets without this mark.
     WithoutMark(u32),
@@ -114,7 +115,7 @@ pub enum Packets {
     },
 }
 
-/// The network of this host, as it is.
+/// The current network configuration of this host.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Observed {
     /// The rules and routes with [`PROTOCOL`], and all addresses and links that are up.
@@ -137,7 +138,7 @@ pub struct Network {
 }
 
 impl Setting {
-    /// The device without which it cannot be; none if it needs none.
+    /// Returns the device that it requires; `None` if it requires none.
     #[must_use]
     pub fn device(&self) -> Option<&str> {
         match self {
@@ -149,8 +150,8 @@ impl Setting {
 }
 
 impl Observed {
-    /// Reads the network of this host (of the network namespace of this thread). Only routes of the main table and
-    /// of `table` are read.
+    /// Reads the network configuration of this host (of the network namespace of this thread). Only
+    /// routes of the main table and of `table` are read.
     ///
     /// # Errors
     /// The system's error.
@@ -159,19 +160,20 @@ impl Observed {
     }
 }
 
-/// Sets something. A route of the main table replaces none; one of another table does. A link gets its MTU
-/// and is set up.
+/// Applies a setting. In the main table a route never replaces another; in other tables it does. A
+/// link gets its MTU and is set up.
 ///
 /// # Errors
-/// The system's error: [`io::ErrorKind::AlreadyExists`] if it, or a route to the same network, is there already.
+/// The system's error: [`io::ErrorKind::AlreadyExists`] if the setting, or a route to the same
+/// network, exists already.
 pub fn set(setting: &Setting) -> io::Result<()> {
     messages::set(setting)
 }
 
-/// Removes a rule or a route. Nothing else is removed: addresses vanish with their device.
+/// Removes a rule or a route. Other settings are not removed: addresses vanish with their device.
 ///
 /// # Errors
-/// The system's error. It is none if there is no such rule or route.
+/// The system's error. A missing rule or route is not an error.
 pub fn remove(setting: &Setting) -> io::Result<()> {
     messages::remove(setting)
 }

@@ -1,6 +1,7 @@
-//! Unpredictable random bytes: for seeds, tokens, connection IDs and path challenges.
+//! Unpredictable random bytes for seeds, tokens, connection IDs and path challenges.
 //!
-//! Separate from [`units::Rng`], whose output is predictable: the two must not be confused.
+//! This module is separate from [`units::Rng`], whose output is predictable: the two must not be
+//! confused.
 
 use std::io;
 
@@ -8,7 +9,7 @@ use std::io;
 /// matters only right after boot.
 ///
 /// # Errors
-/// The system's error. A part of `bytes` may then be filled, and none of it may be used.
+/// The system's error. A part of `bytes` may then be filled, but must not be used.
 pub fn os_random(bytes: &mut [u8]) -> io::Result<()> {
     fill(bytes)
 }

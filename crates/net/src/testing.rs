@@ -1,8 +1,8 @@
 //! Sockets for tests: a real one or its in-memory counterpart, whose calls a test intercepts.
 //!
-//! [`InterceptedSocket`] passes every call to an [`Intercept`], which passes it on to the socket
-//! behind it unless it does something else. These are ready-made; a test with special needs
-//! overrides one or two methods of the trait itself.
+//! [`InterceptedSocket`] passes every call to an [`Intercept`], which by default passes it on to
+//! the inner socket. The following intercepts are ready-made; a test with special needs overrides
+//! one or two methods of the trait itself.
 //!
 //! | intercept | what it does |
 //! |---|---|
@@ -28,12 +28,12 @@ pub use faults::Faults;
 use crate::counters::SocketCounters;
 use crate::datagram::{DatagramSocket, RECV_BUFFER_BYTES, RecvMeta, SendError, Transmit};
 
-/// The changes of a test to the calls of a socket. Each method passes the call on to `inner`.
+/// A test's changes to the calls of a socket. Each method passes the call on to `inner`.
 pub trait Intercept: Send {
     /// See [`DatagramSocket::local_addr`].
     ///
     /// # Errors
-    /// As there.
+    /// Same errors as [`DatagramSocket::local_addr`].
     fn local_addr(&self, inner: &dyn DatagramSocket) -> io::Result<SocketAddr> {
         inner.local_addr()
     }
@@ -46,7 +46,7 @@ pub trait Intercept: Send {
     /// See [`DatagramSocket::send`].
     ///
     /// # Errors
-    /// As there.
+    /// Same errors as [`DatagramSocket::send`].
     fn send(&mut self, inner: &mut dyn DatagramSocket, transmit: &Transmit<'_>) -> Result<(), SendError> {
         inner.send(transmit)
     }
@@ -54,7 +54,7 @@ pub trait Intercept: Send {
     /// See [`DatagramSocket::flush`].
     ///
     /// # Errors
-    /// As there.
+    /// Same errors as [`DatagramSocket::flush`].
     fn flush(&mut self, inner: &mut dyn DatagramSocket) -> Result<(), SendError> {
         inner.flush()
     }
@@ -62,7 +62,7 @@ pub trait Intercept: Send {
     /// See [`DatagramSocket::recv`].
     ///
     /// # Errors
-    /// As there.
+    /// Same errors as [`DatagramSocket::recv`].
     fn recv(
         &mut self,
         inner: &mut dyn DatagramSocket,
@@ -72,21 +72,21 @@ pub trait Intercept: Send {
         inner.recv(buffers, metas)
     }
 
-    /// A driver takes over the socket and wants to be woken by this when something arrives.
+    /// Stores the waker with which a driver that takes over the socket is notified of arrivals.
     fn set_waker(&mut self, _waker: &Waker) {}
 }
 
-/// A socket whose calls are intercepted.
+/// A socket with intercepted calls.
 #[derive(Debug)]
 pub struct InterceptedSocket<S, I> {
-    /// The socket behind it.
+    /// The inner socket.
     pub inner: S,
     /// The changes to the calls.
     pub intercept: I,
 }
 
 impl<S, I> InterceptedSocket<S, I> {
-    /// `inner`, with its calls intercepted.
+    /// Creates a socket that intercepts the calls of `inner`.
     pub fn new(inner: S, intercept: I) -> Self {
         Self { inner, intercept }
     }
@@ -122,7 +122,7 @@ impl<S: DatagramSocket, I: Intercept> DatagramSocket for InterceptedSocket<S, I>
     }
 }
 
-/// Refuses the sends that `choose` names.
+/// Refuses the sends selected by `choose`.
 #[derive(Debug)]
 pub struct RefuseSends {
     /// The error of send number n (from 1), if it is refused.
@@ -131,24 +131,24 @@ pub struct RefuseSends {
     refused: Arc<Refusals>,
 }
 
-/// How many sends were refused.
+/// Number of refused sends.
 #[derive(Debug, Default)]
 pub struct Refusals {
-    /// By the choice of the test.
+    /// Refusals by the test's choice.
     pub chosen: AtomicU64,
-    /// By the socket itself.
+    /// Refusals by the socket itself.
     pub by_socket: AtomicU64,
 }
 
 impl Refusals {
-    /// By the test's choice or by the socket.
+    /// Returns the number of refusals by the test's choice or by the socket.
     pub fn total(&self) -> u64 {
         self.chosen.load(Ordering::SeqCst) + self.by_socket.load(Ordering::SeqCst)
     }
 }
 
 impl RefuseSends {
-    /// Counts refusals in `refused`.
+    /// Creates an intercept that counts refusals in `refused`.
     pub fn new(choose: fn(u64) -> Option<SendError>, refused: &Arc<Refusals>) -> Self {
         Self { choose, asked: 0, refused: Arc::clone(refused) }
     }
@@ -167,7 +167,7 @@ impl Intercept for RefuseSends {
     }
 }
 
-/// Loses every n-th batch that is sent.
+/// Drops every n-th batch that is sent.
 #[derive(Debug)]
 pub struct DropSends {
     every: u64,
@@ -176,7 +176,7 @@ pub struct DropSends {
 }
 
 impl DropSends {
-    /// One batch of so many is lost; counts them in `lost`.
+    /// Creates an intercept that drops one batch in `every` and counts the losses in `lost`.
     pub fn one_of(every: u64, lost: &Arc<AtomicU64>) -> Self {
         Self { every, sent: 0, lost: Arc::clone(lost) }
     }
@@ -193,7 +193,7 @@ impl Intercept for DropSends {
     }
 }
 
-/// Sends no batches: one datagram a call.
+/// Sends no batches, but one datagram per call.
 #[derive(Debug, Default)]
 pub struct OneByOne;
 
@@ -203,11 +203,11 @@ impl Intercept for OneByOne {
     }
 }
 
-/// Joins what comes from one address into batches, whatever connections it belongs to, as receive
+/// Joins datagrams from one address into batches, regardless of their connections, as receive
 /// offload does.
 #[derive(Debug, Default)]
 pub struct Coalesce {
-    /// Counts datagrams that were appended to another one.
+    /// Number of datagrams that were appended to another one.
     pub joined: Arc<AtomicU64>,
 }
 
@@ -236,8 +236,8 @@ impl Intercept for Coalesce {
                 metas[kept] = from;
             }
         }
-        // As many as asked for, so that the caller comes again; those after the joined ones are
-        // empty.
+        // Report as many buffers as requested, so that the caller repeats the call; the buffers
+        // after the joined ones are empty.
         for meta in &mut metas[kept + 1..count] {
             meta.len = 0;
         }
@@ -245,7 +245,7 @@ impl Intercept for Coalesce {
     }
 }
 
-/// Pretends to be bound to another address, as sockets of several processors that share a port are.
+/// Pretends to be bound to another address, like sockets of several processors that share a port.
 #[derive(Debug)]
 pub struct Alias(pub SocketAddr);
 

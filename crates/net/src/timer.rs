@@ -22,7 +22,8 @@ mod linux {
     pub struct FineTimer(OwnedFd);
 
     impl FineTimer {
-        /// A disarmed timer. `None` if the system has no such timer; timeouts are then rounded.
+        /// Creates a disarmed timer. `None` if the system has no such timer; timeouts are then
+        /// rounded.
         ///
         /// # Errors
         /// If the system has no free descriptor.
@@ -54,20 +55,20 @@ mod none {
 
     use units::Duration;
 
-    /// Not available on this system.
+    /// A timer that is not available on this system.
     #[derive(Debug)]
     pub enum FineTimer {}
 
     impl FineTimer {
-        /// Always `Ok(None)`.
+        /// Returns `Ok(None)` always.
         ///
         /// # Errors
-        /// Never.
+        /// Never fails.
         pub fn new() -> io::Result<Option<Self>> {
             Ok(None)
         }
 
-        /// Never called.
+        /// Is never called.
         pub fn arm(&self, _span: Duration) -> bool {
             match *self {}
         }

@@ -12,7 +12,7 @@
 //!  Partial checksums stay partial.
 //! ```
 //!
-//! A partial checksum is passed back as it is: the payload is not read, and the receiving kernel
+//! A partial checksum is returned unchanged: the payload is not read, and the receiving kernel
 //! accepts the packet as valid. Code that changes the payload must [complete the
 //! checksum](TunPacket::finish_checksum) first.
 //!

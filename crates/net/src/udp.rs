@@ -51,8 +51,8 @@ impl UdpSocket {
         Ok(Self { kernel: Kernel { socket, state }, segmentation, counters: SocketCounters::default(), granted })
     }
 
-    /// Another handle for the same socket, with its own counters, so that two threads can send and
-    /// receive at the same time.
+    /// Creates another handle for the same socket, with its own counters, so that two threads can
+    /// send and receive at the same time.
     ///
     /// # Errors
     /// The system's error.
@@ -63,8 +63,8 @@ impl UdpSocket {
         Ok(Self { kernel: Kernel { socket, state }, segmentation, counters: SocketCounters::default(), ..*self })
     }
 
-    /// The sizes of the send and the receive buffer in bytes, as granted by the system. They may be
-    /// smaller than requested: see [`UdpSocketOptions::recv_buffer_bytes`].
+    /// Returns the sizes of the send and the receive buffer in bytes, as granted by the system.
+    /// They may be smaller than requested: see [`UdpSocketOptions::recv_buffer_bytes`].
     #[must_use]
     pub const fn granted_buffers(&self) -> (usize, usize) {
         self.granted

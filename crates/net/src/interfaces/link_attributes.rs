@@ -1,11 +1,11 @@
-//! What Linux keeps with a device, besides what `getifaddrs` says: its kind, such as `dummy`, and its
-//! alias, a text that it shows in `ip link`.
+//! Attributes that Linux stores with a device, in addition to the results of `getifaddrs`: its
+//! kind, such as `dummy`, and its alias, a text shown by `ip link`.
 //!
-//! Every user can read them, in the network namespace of the device, and only a process with
-//! `CAP_NET_ADMIN` can set the alias. It goes with the device, also to another namespace.
+//! Every user can read the attributes in the network namespace of the device; only a process with
+//! `CAP_NET_ADMIN` can set the alias. The alias follows the device, even to another namespace.
 //!
-//! The exchange is one request and one answer of which a single attribute is read, so no netlink library
-//! is used.
+//! The exchange is one request and one answer with a single attribute of interest, so no netlink
+//! library is used.
 
 use std::io;
 
@@ -23,28 +23,28 @@ const IFLA_LINKINFO: u16 = 18;
 const IFLA_IFALIAS: u16 = 20;
 const IFLA_INFO_KIND: u16 = 1;
 
-/// The upper bits of the kind of an attribute are flags: it contains others, for example.
+/// Mask of the kind of an attribute; the upper bits are flags, for example for nested attributes.
 const NLA_TYPE_MASK: u16 = 0x3fff;
 
-/// `struct nlmsghdr` and `struct ifinfomsg`.
+/// Length of `struct nlmsghdr` and `struct ifinfomsg`.
 const HEADER_LEN: usize = 16;
 const LINK_LEN: usize = 16;
 
-/// `struct rtattr`.
+/// Length of `struct rtattr`.
 const ATTRIBUTE_LEN: usize = 4;
 
-/// The length of an answer: the kernel's buffer for a message (NLMSG_GOODSIZE) is smaller.
+/// Maximum length of an answer: the kernel's buffer for a message (NLMSG_GOODSIZE) is smaller.
 const ANSWER_LEN_MAX: usize = 32 << 10;
 
-/// The alias of the device with this index; none if it has none or is gone, or if the system refuses to
-/// say it (in a sandbox).
+/// Returns the alias of the device with this index; `None` if it has none or is gone, or if the
+/// system refuses the query (in a sandbox).
 pub(super) fn alias(index: u32) -> Option<String> {
     let answer = exchange(&message(RTM_GETLINK, NLM_F_REQUEST, index, None)).ok()?;
     text(attribute(attributes(&answer)?, IFLA_IFALIAS)?)
 }
 
-/// The kind of the device with this index, such as `dummy` or `veth`; none for the network cards, loopback,
-/// and where [`alias`] has none.
+/// Returns the kind of the device with this index, such as `dummy` or `veth`; `None` for network
+/// cards, for loopback, and where [`alias`] returns `None`.
 pub(super) fn kind(index: u32) -> Option<String> {
     kind_in(&exchange(&message(RTM_GETLINK, NLM_F_REQUEST, index, None)).ok()?)
 }
@@ -84,11 +84,11 @@ fn message(kind: u16, flags: u16, index: u32, alias: Option<&str>) -> Vec<u8> {
     bytes.extend([0; 4]);
     bytes.extend(kind.to_ne_bytes());
     bytes.extend(flags.to_ne_bytes());
-    // Sequence number and port: there is one request per socket, so neither is checked. Then the family and
-    // the type of the device: any.
+    // Sequence number and port: there is one request per socket, so neither is checked. The family
+    // and the type of the device follow: any.
     bytes.extend([0; 8 + 4]);
     bytes.extend(index.to_ne_bytes());
-    // Flags, and which of them change: none.
+    // Flags and their change mask: none.
     bytes.extend([0; 8]);
     if let Some(alias) = alias {
         bytes.extend((attribute_len as u16).to_ne_bytes());
@@ -101,7 +101,7 @@ fn message(kind: u16, flags: u16, index: u32, alias: Option<&str>) -> Vec<u8> {
     bytes
 }
 
-/// The attributes of a message about a device.
+/// Returns the attributes of a message about a device.
 fn attributes(message: &[u8]) -> Option<&[u8]> {
     if u16_at(message, 4) != Some(RTM_NEWLINK) {
         return None;
@@ -113,7 +113,8 @@ fn kind_in(message: &[u8]) -> Option<String> {
     text(attribute(attribute(attributes(message)?, IFLA_LINKINFO)?, IFLA_INFO_KIND)?)
 }
 
-/// The value of the first attribute of this kind. They follow each other, each with its length and kind.
+/// Returns the value of the first attribute of this kind. Attributes follow each other, each with
+/// its length and kind.
 fn attribute(mut rest: &[u8], wanted: u16) -> Option<&[u8]> {
     loop {
         let (len, kind) = (usize::from(u16_at(rest, 0)?), u16_at(rest, 2)? & NLA_TYPE_MASK);
@@ -125,7 +126,7 @@ fn attribute(mut rest: &[u8], wanted: u16) -> Option<&[u8]> {
     }
 }
 
-/// A text, which the kernel ends with a zero byte.
+/// Returns a text, which the kernel terminates with a zero byte.
 fn text(value: &[u8]) -> Option<String> {
     String::from_utf8(value.strip_suffix(&[0]).unwrap_or(value).to_vec()).ok()
 }

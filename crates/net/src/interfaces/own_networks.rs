@@ -1,4 +1,4 @@
-//! The networks that this host reaches otherwise than by a default route.
+//! Networks that this host reaches without a default route.
 
 use std::io;
 use std::net::IpAddr;
@@ -10,32 +10,32 @@ use nix::net::if_::{if_indextoname, if_nametoindex};
 
 use crate::netlink::dump;
 
-/// A network that this host reaches by a device, or refuses by a route.
+/// A network that this host reaches over a device, or refuses by a route.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OwnNetwork {
-    /// The first address, or any other one.
+    /// The first address, or any other address of the network.
     pub ip: IpAddr,
     /// Length of the prefix in bits.
     pub prefix_len: u8,
-    /// How the host knows it.
+    /// Source of the host's knowledge of the network.
     pub kind: NetworkKind,
     /// The device, if it has one.
     pub device: Option<String>,
 }
 
-/// How a host knows a network.
+/// Source of a host's knowledge of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NetworkKind {
     /// A device has an address in it.
     Address,
-    /// A router that a route leads to: one address.
+    /// The network is the one address of a router that a route leads to.
     Gateway,
-    /// A route leads there, of any table, also a default route.
+    /// A route of any table leads there, including default routes.
     Route,
 }
 
-/// Reads the networks of the addresses and routes of this host, in the network namespace of the calling thread, but for
-/// those of the device `left_out`. Loopback's are among them.
+/// Reads the networks of the addresses and routes of this host, in the network namespace of the
+/// calling thread, except those of the device `left_out`. The result includes loopback's networks.
 ///
 /// # Errors
 /// The system's error.
@@ -67,7 +67,7 @@ fn of_address(message: &AddressMessage, left_out: Option<u32>) -> Option<OwnNetw
     if Some(message.header.index) == left_out {
         return None;
     }
-    // With a peer, `Address` is that of the peer, whose network it is (rtnetlink(7)).
+    // With a peer, `Address` is the peer's address, which determines the network (rtnetlink(7)).
     let of = |attribute: &AddressAttribute| match attribute {
         AddressAttribute::Address(ip) => Some(*ip),
         _ => None,
@@ -79,8 +79,8 @@ fn of_address(message: &AddressMessage, left_out: Option<u32>) -> Option<OwnNetw
 
 fn of_route(route: &RouteMessage, left_out: Option<u32>) -> Vec<OwnNetwork> {
     let is_own = |kind| {
-        // A route that refuses packets is the host's wish, too. Those to broadcast addresses, anycast and groups come
-        // with the addresses.
+        // A route that refuses packets also expresses the host's intent. Routes to broadcast
+        // addresses, anycast and groups accompany the addresses.
         matches!(
             kind,
             RouteType::Unicast
@@ -105,7 +105,8 @@ fn of_route(route: &RouteMessage, left_out: Option<u32>) -> Vec<OwnNetwork> {
         }
     }
     hops.push(first);
-    // A route with several hops is others' as long as one of these is.
+    // A route with several hops counts as the host's own unless all of its hops use the device
+    // `left_out`.
     if left_out.is_some()
         && hops.iter().all(|(index, _)| index.is_none() || *index == left_out)
         && hops.iter().any(|(index, _)| *index == left_out)
@@ -127,7 +128,7 @@ fn of_route(route: &RouteMessage, left_out: Option<u32>) -> Vec<OwnNetwork> {
     own.into_iter().chain(gateways).collect()
 }
 
-/// The device and the router of a hop.
+/// Returns the device and the router of a hop.
 fn hop_of(hop: &RouteNextHop) -> (Option<u32>, Option<IpAddr>) {
     (Some(hop.interface_index).filter(|index| *index != 0), hop.attributes.iter().find_map(gateway_of))
 }
@@ -157,7 +158,7 @@ fn unspecified(family: Family) -> Option<IpAddr> {
     }
 }
 
-/// The name of a device; none if it was removed since.
+/// Returns the name of a device; `None` if it was removed in the meantime.
 fn name_of(index: u32) -> Option<String> {
     if_indextoname(index).ok().and_then(|name| name.into_string().ok())
 }

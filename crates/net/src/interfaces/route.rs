@@ -6,7 +6,7 @@
 //! from the routes alone. IPv6 does not need this: there a socket bound to a device connects only
 //! if that device has a route.
 //!
-//! The exchange is one request of 60 bytes and one answer of which a single number is read, so no
+//! The exchange is one request of 60 bytes and one answer with a single number of interest, so no
 //! netlink library is used.
 
 use std::io;
@@ -28,11 +28,11 @@ const RTA_OIF: u16 = 4;
 const RTA_MARK: u16 = 16;
 const AF_INET: u8 = 2;
 
-/// `struct nlmsghdr`.
+/// Length of `struct nlmsghdr`.
 const HEADER_LEN: usize = 16;
 const REQUEST_LEN: usize = HEADER_LEN + 12 + 4 * 8;
 
-/// Size of the answer buffer. A longer answer would be truncated after the part that is read.
+/// Size of the answer buffer. A longer answer would be truncated after the part of interest.
 const ANSWER_LEN_MAX: usize = 4096;
 
 /// Checks whether there is a route from `from` over `device` to `to` for packets with `mark`; 0 is none.

@@ -1,4 +1,4 @@
-//! Settings as messages of rtnetlink(7), and back.
+//! Conversion of settings to messages of rtnetlink(7), and back.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,13 +18,13 @@ use rustix::io::Errno;
 use super::requests::{ask, dump};
 use super::{Family, Network, Observed, PROTOCOL, Packets, Route, Rule, Setting, TABLE_MAIN, Target};
 
-/// A route with a lower metric is preferred to one with this.
+/// The largest metric; a route with a lower metric takes precedence.
 const METRIC_LAST: u32 = u32::MAX;
 
-/// A rule without this has this number (FRA_SUPPRESS_PREFIXLEN of linux/fib_rules.h).
+/// Value that means no prefix suppression in a rule (FRA_SUPPRESS_PREFIXLEN of linux/fib_rules.h).
 const SUPPRESSES_NONE: u32 = u32::MAX;
 
-/// The names of devices by their numbers.
+/// Names of devices by index.
 type Names = BTreeMap<u32, String>;
 
 pub(super) fn set(setting: &Setting) -> io::Result<()> {
@@ -57,7 +57,7 @@ pub(super) fn remove(setting: &Setting) -> io::Result<()> {
     let removed = match setting {
         Setting::Link { .. } | Setting::Address { .. } => return Ok(()),
         Setting::Route(route) => route_message(route).and_then(|mut message| {
-            // Any, which says that these are not compared.
+            // A scope of `NoWhere` matches any scope.
             message.header.scope = RouteScope::NoWhere;
             ask(RouteNetlinkMessage::DelRoute(message), 0)
         }),
@@ -69,7 +69,8 @@ pub(super) fn remove(setting: &Setting) -> io::Result<()> {
     }
 }
 
-/// Whether a rule or a route could not be removed because it, its device or its version of IP is not there.
+/// Returns whether a rule or a route could not be removed because it, its device or its version of
+/// IP does not exist.
 fn is_absence(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
         || matches!(
@@ -100,7 +101,8 @@ pub(super) fn read(table: u32) -> io::Result<Observed> {
         let RouteNetlinkMessage::NewAddress(message) = message else { continue };
         observed.settings.extend(address_setting(&message, &names));
     }
-    // Versions that the kernel does not have are answered with nothing, or with those that it has.
+    // The kernel answers a request for a version of IP that it lacks with nothing, or with the
+    // versions that it has.
     for family in [AddressFamily::Inet, AddressFamily::Inet6] {
         let mut request = RouteMessage::default();
         request.header.address_family = family;
@@ -117,7 +119,7 @@ pub(super) fn read(table: u32) -> io::Result<Observed> {
                     observed.settings.extend(rule_setting(&message).map(Setting::Rule));
                 }
             }
-            // A kernel without IPv6, or without rules.
+            // The kernel lacks IPv6, or rules.
             Err(error) if is_absence(&error) => {}
             Err(error) => return Err(error),
         }
@@ -238,7 +240,7 @@ fn rule_message(rule: &Rule) -> RuleMessage {
     message
 }
 
-/// The rule of a message, if it is one that [`rule_message`] makes.
+/// Returns the rule of a message, if [`rule_message`] could have produced it.
 fn rule_setting(message: &RuleMessage) -> Option<Rule> {
     let family = match message.header.family {
         AddressFamily::Inet => Family::V4,

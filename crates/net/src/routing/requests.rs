@@ -1,4 +1,4 @@
-//! Requests to the kernel and its answers.
+//! Kernel requests and answers.
 
 use std::io;
 
@@ -9,14 +9,14 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
-/// How often a table is read that changes meanwhile, at most.
+/// Maximum number of reads of a table that changes in the meantime.
 const DUMPS_MAX: u32 = 5;
 
-/// The length of a netlink header, and what messages are aligned to.
+/// Length of a netlink header, and alignment of messages.
 const HEADER_LEN: usize = 16;
 const ALIGN: usize = 4;
 
-/// Asks the kernel to do something.
+/// Requests a change from the kernel.
 pub(super) fn ask(message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
     exchange(message, NLM_F_REQUEST | NLM_F_ACK | flags).map(drop)
 }
@@ -29,11 +29,11 @@ pub(super) fn dump(message: &RouteNetlinkMessage) -> io::Result<Vec<RouteNetlink
             return Ok(messages);
         }
     }
-    // It changes all the time: the next look sees what this one has missed.
+    // The table changes all the time: the next read sees what this one has missed.
     exchange(message.clone(), NLM_F_REQUEST | NLM_F_DUMP).map(|(messages, _)| messages)
 }
 
-/// Sends a request and reads its answers; false if the table has changed meanwhile.
+/// Sends a request and reads its answers; returns false if the table has changed in the meantime.
 fn exchange(message: RouteNetlinkMessage, flags: u16) -> io::Result<(Vec<RouteNetlinkMessage>, bool)> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;
@@ -57,7 +57,7 @@ fn exchange(message: RouteNetlinkMessage, flags: u16) -> io::Result<(Vec<RouteNe
             let one = rest.get(..len).filter(|one| one.len() >= HEADER_LEN).ok_or_else(invalid)?;
             rest = rest.get(len.next_multiple_of(ALIGN)..).unwrap_or(&[]);
             is_whole &= u16::from_ne_bytes([one[6], one[7]]) & NLM_F_DUMP_INTR == 0;
-            // One that this version of the library cannot read is none of those that were set here.
+            // A message that this version of the library cannot parse was not set by this module.
             let Ok(answer) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(one) else { continue };
             match answer.payload {
                 NetlinkPayload::Done(_) => return Ok((answers, is_whole)),

@@ -1,4 +1,4 @@
-//! Notices changes of rules, routes, addresses and links, and of one table of nftables.
+//! Notification of changes of rules, routes, addresses and links, and of one nftables table.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,26 +12,26 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv,
 
 use crate::link_watch::{open_netlink, wait_for};
 
-/// RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV4_ROUTE, RTMGRP_IPV4_RULE, RTMGRP_IPV6_IFADDR, RTMGRP_IPV6_ROUTE,
-/// and the group RTNLGRP_IPV6_RULE (19) (linux/rtnetlink.h).
+/// Multicast groups RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV4_ROUTE, RTMGRP_IPV4_RULE,
+/// RTMGRP_IPV6_IFADDR, RTMGRP_IPV6_ROUTE, and the group RTNLGRP_IPV6_RULE (19) (linux/rtnetlink.h).
 const GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x80 | 0x100 | 0x400 | 1 << 18;
 
-/// The group NFNLGRP_NFTABLES (7) (linux/netfilter/nfnetlink.h).
+/// Multicast group NFNLGRP_NFTABLES (7) (linux/netfilter/nfnetlink.h).
 const GROUPS_OF_NFTABLES: u32 = 1 << 6;
 
-/// Messages read at a time, at most; further ones remain for the next wait.
+/// Maximum number of messages read at a time; further messages remain for the next wait.
 const MESSAGES_MAX: usize = 256;
 
-/// Bytes of a datagram that are read. The kernel joins the messages about many changes of nftables
-/// in one of up to NLMSG_GOODSIZE (8 KiB, linux/netlink.h); of one that is longer, all is taken to
-/// be news.
+/// Number of bytes read of a datagram. The kernel joins the messages about many nftables changes
+/// into one of up to NLMSG_GOODSIZE (8 KiB, linux/netlink.h); a longer one counts as a change of
+/// everything.
 const DATAGRAM_BYTES: usize = 16 << 10;
 
 /// Waits for changes in the network namespace in which it was opened.
 #[derive(Debug)]
 pub struct RoutingWatch {
     routes: OwnedFd,
-    /// The socket for changes of nftables, and the table's name.
+    /// Socket for nftables changes, and the table's name.
     table: Option<(OwnedFd, String)>,
     wake: Arc<OwnedFd>,
 }
@@ -40,25 +40,25 @@ pub struct RoutingWatch {
 #[derive(Debug, Clone)]
 pub struct RoutingWatchWaker(Arc<OwnedFd>);
 
-/// The end of a wait.
+/// Result of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RoutingNews {
-    /// Rules, routes, addresses or links may have changed.
+    /// Whether rules, routes, addresses or links may have changed.
     pub routing: bool,
-    /// The table of nftables may have changed.
+    /// Whether the nftables table may have changed.
     pub table: bool,
 }
 
 impl RoutingWatchWaker {
-    /// The wait in progress ends, or the next one.
+    /// Ends the wait in progress, or the next one.
     pub fn wake(&self) {
-        // It fails only if the counter is full, and then the wait ends anyway.
+        // The write fails only if the counter is full, and then the wait ends anyway.
         let _full = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
     }
 }
 
 impl RoutingWatch {
-    /// Begins to watch.
+    /// Opens the watch.
     ///
     /// # Errors
     /// The system's error.
@@ -67,8 +67,8 @@ impl RoutingWatch {
         Ok(Self { routes: open_netlink(GROUPS)?, table: None, wake })
     }
 
-    /// Watches the table of nftables with this name, too, which needs CAP_NET_ADMIN. A table whose
-    /// name contains it may be reported, too.
+    /// Also watches the nftables table with this name, which needs CAP_NET_ADMIN. Tables whose
+    /// names contain this name may be reported as well.
     ///
     /// # Errors
     /// The system's error.
@@ -80,13 +80,13 @@ impl RoutingWatch {
         Ok(())
     }
 
-    /// For another thread, to end a wait.
+    /// Returns a waker with which another thread ends a wait.
     #[must_use]
     pub fn waker(&self) -> RoutingWatchWaker {
         RoutingWatchWaker(Arc::clone(&self.wake))
     }
 
-    /// Waits for a change, at most for `timeout`.
+    /// Waits for a change for at most `timeout`.
     ///
     /// # Errors
     /// The system's error.
@@ -107,13 +107,13 @@ impl RoutingWatch {
     }
 }
 
-/// Reads the datagrams that have arrived, or a part of them; none for those that the kernel had to
-/// drop or to cut.
+/// Reads the datagrams that have arrived, or some of them; passes `None` for datagrams that the
+/// kernel had to drop or truncate.
 fn take(socket: &OwnedFd, mut each: impl FnMut(Option<&[u8]>)) -> io::Result<()> {
     let mut buffer = [0; DATAGRAM_BYTES];
     for _ in 0..MESSAGES_MAX {
         match recv(socket, &mut buffer, RecvFlags::TRUNC) {
-            // The length is that of the whole datagram.
+            // This is the length of the whole datagram.
             Ok((_, len)) => each(buffer.get(..len)),
             Err(Errno::NOBUFS) => each(None),
             Err(Errno::INTR) => {}

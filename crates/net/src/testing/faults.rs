@@ -1,4 +1,4 @@
-//! A socket that fails when a test asks for it.
+//! A socket that fails when a test requests it.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,35 +8,34 @@ use std::task::Waker;
 use super::Intercept;
 use crate::datagram::{DatagramSocket, RecvMeta, SendError, Transmit};
 
-/// How a socket shall fail, and what it was asked. Shared by the test and, as [`Arc`], by the
-/// socket.
+/// Faults of a socket, and counters of its calls. The test and, as [`Arc`], the socket share them.
 #[derive(Debug, Default)]
 pub struct Faults {
-    /// `send` panics.
+    /// Whether `send` panics.
     pub panic_in_send: AtomicBool,
-    /// `recv` panics.
+    /// Whether `recv` panics.
     pub panic_in_recv: AtomicBool,
-    /// `recv` fails: the network is down.
+    /// Whether `recv` fails: the network is down.
     pub fail_recv: AtomicBool,
-    /// `recv` does not return before [`release`](Self::release).
+    /// Whether `recv` blocks until [`release`](Self::release).
     pub hang_in_recv: AtomicBool,
-    /// `send` fails: the network is unreachable.
+    /// Whether `send` fails: the network is unreachable.
     pub refuse_send: AtomicBool,
-    /// So many more sends fail like that.
+    /// Number of further sends that fail in the same way.
     pub refusals_left: AtomicU64,
-    /// `send` finds the send buffer full.
+    /// Whether `send` reports a full send buffer.
     pub is_full: AtomicBool,
-    /// `send` finds no buffers below the socket.
+    /// Whether `send` reports a lack of buffers below the socket.
     pub no_buffers: AtomicBool,
-    /// Sends that were refused, for whatever reason.
+    /// Number of sends that were refused for any reason.
     pub refused: AtomicU64,
-    /// Sends that were passed on.
+    /// Number of sends that were passed on.
     pub sent: AtomicU64,
-    /// Calls of `flush`: a driver flushes once in a turn.
+    /// Number of calls of `flush`: a driver flushes once per turn.
     pub flushes: AtomicU64,
-    /// Calls of `recv`.
+    /// Number of calls of `recv`.
     pub recv_calls: AtomicU64,
-    /// Calls of `recv` that hang or did.
+    /// Number of calls of `recv` that hang or have hung.
     pub hanging: AtomicU64,
     may_go_on: Mutex<bool>,
     signal: Condvar,
@@ -52,7 +51,7 @@ impl Faults {
         self.arrivals.get().expect("the socket has a driver").wake_by_ref();
     }
 
-    /// Lets calls go on that [hang](Self::hang_in_recv).
+    /// Releases calls that [hang](Self::hang_in_recv).
     pub fn release(&self) {
         *self.may_go_on.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.signal.notify_all();

@@ -15,8 +15,8 @@ use super::header::{
 use super::packet::TunPacket;
 use super::segment::{UDP_HEADER_BYTES, get, put};
 
-/// Segments per UDP super-packet that every kernel accepts (`UDP_MAX_SEGMENTS`, since raised to
-/// 128).
+/// Number of segments per UDP super-packet that every kernel accepts (`UDP_MAX_SEGMENTS`, since
+/// raised to 128).
 const UDP_SEGMENTS_MAX: usize = 64;
 
 /// Size of the largest IP packet, including super-packets.
@@ -25,7 +25,7 @@ const IP_BYTES_MAX: usize = 65_535;
 /// Coalesces packets into one super-packet.
 #[derive(Debug, Default)]
 pub struct Coalescer {
-    /// The offload header, the headers of the first packet, and all payloads.
+    /// Offload header, headers of the first packet, and all payloads.
     buffer: Vec<u8>,
     segments: usize,
     /// State for further segments; `None` if no more can be added.
@@ -51,7 +51,7 @@ struct HeaderLayout {
 }
 
 impl Coalescer {
-    /// An empty coalescer. It reuses its memory from packet to packet.
+    /// Creates an empty coalescer. It reuses its memory from packet to packet.
     #[must_use]
     pub const fn new() -> Self {
         Self { buffer: Vec::new(), segments: 0, open: None }
@@ -97,14 +97,14 @@ impl Coalescer {
         true
     }
 
-    /// Number of packets in the super-packet.
+    /// Returns the number of packets in the super-packet.
     #[must_use]
     pub const fn segments(&self) -> usize {
         self.segments
     }
 
-    /// The super-packet, as [`TunDevice::write`](super::TunDevice::write) takes it. The next packet
-    /// starts a new one.
+    /// Returns the super-packet in the form that [`TunDevice::write`](super::TunDevice::write)
+    /// accepts. The next packet starts a new one.
     #[must_use]
     pub fn take(&mut self) -> &[u8] {
         self.close();
@@ -139,13 +139,14 @@ impl Coalescer {
 }
 
 impl HeaderLayout {
-    /// The layout of a packet; `None` for packets that are never coalesced.
+    /// Returns the layout of a packet; `None` for packets that are never coalesced.
     fn of(packet: &TunPacket) -> Option<Self> {
         let PartialChecksum { start, offset } = OffloadHeader::parse(packet.as_bytes()).ok()?.checksum?;
         let (ip, at) = (packet.ip(), usize::from(start));
         let (is_ipv6, protocol, is_fragment) = match ip.first()? {
             0x40..0x50 if (20..=60).contains(&at) => (false, *ip.get(9)?, get(ip.get(6..8)?, 0) & 0x3fff != 0),
-            // Only without extension headers, so that this field gives the transport protocol.
+            // Accept only packets without extension headers, so that this field gives the transport
+            // protocol.
             0x60..0x70 if at == 40 => (true, *ip.get(6)?, false),
             _ => return None,
         };
@@ -180,14 +181,14 @@ impl HeaderLayout {
         }
     }
 
-    /// Whether another segment may follow `ip`.
+    /// Returns whether another segment may follow `ip`.
     fn may_continue(&self, ip: &[u8]) -> bool {
         self.transport == Transport::Udp
             || ip[self.at + TCP_FLAGS_OFFSET] & !(TCP_FLAGS_OF_ALL | TCP_FLAG_OF_FIRST) == 0
     }
 
-    /// Whether `ip`, of the same layout, is the segment that segmentation would produce after
-    /// `whole`, which holds `segments`.
+    /// Returns whether `ip`, of the same layout, is the segment that segmentation would produce
+    /// after `whole`, which holds `segments`.
     fn continues(&self, whole: &[u8], ip: &[u8], segments: usize) -> bool {
         let (at, all) = (self.at, self.header_bytes);
         continues_ip(&whole[..at], &ip[..at], segments as u16)
@@ -198,8 +199,8 @@ impl HeaderLayout {
             }
     }
 
-    /// Whether both checksums differ by the lengths alone. `whole` still has the headers of the
-    /// first packet.
+    /// Returns whether both checksums differ by the lengths alone. `whole` still has the headers of
+    /// the first packet.
     fn checksum_continues(&self, whole: &[u8], ip: &[u8]) -> bool {
         let field = self.at + usize::from(self.checksum_offset());
         let first_length = if self.is_ipv6 { get(whole, 4) + 40 } else { get(whole, 2) } - self.at as u16;

@@ -7,7 +7,7 @@ use super::header::OFFLOAD_HEADER_BYTES;
 /// Length of an Ethernet header.
 const ETHERNET_HEADER_BYTES: usize = 14;
 
-/// A buffer of this size holds every packet, frame and super-packet including its offload header.
+/// Size of a buffer that holds every packet, frame and super-packet including its offload header.
 pub const TUN_BUFFER_BYTES: usize = OFFLOAD_HEADER_BYTES + ETHERNET_HEADER_BYTES + 65_535;
 
 /// A non-blocking device for IP packets, or for Ethernet frames ([`Tap`](super::Tap), [`PacketSocket`](super::PacketSocket)), each with its offload header.

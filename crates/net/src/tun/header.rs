@@ -13,17 +13,17 @@ use super::segment::MalformedPacket;
 /// Length of the offload header before each packet.
 pub const OFFLOAD_HEADER_BYTES: usize = 10;
 
-/// The checksum is partial: its field holds the sum of the pseudo-header.
+/// Flag for a partial checksum, whose field holds the sum of the pseudo-header.
 const NEEDS_CHECKSUM: u8 = 1;
 
-/// The checksum was verified.
+/// Flag for a verified checksum.
 const DATA_VALID: u8 = 2;
 
 const GSO_NONE: u8 = 0;
 const GSO_TCP_V4: u8 = 1;
 const GSO_TCP_V6: u8 = 4;
 const GSO_UDP: u8 = 5;
-/// Added to the type of a super-packet whose first segment has the flag CWR.
+/// Flag added to the type of a super-packet whose first segment has the flag CWR.
 const GSO_ECN: u8 = 0x80;
 
 /// Offset of the checksum in a TCP header (RFC 9293, section 3.1).
@@ -95,15 +95,16 @@ impl OffloadHeader {
     }
 }
 
-/// What the kernel says of a packet that was read.
+/// The kernel's description of a packet that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadOffload {
-    /// For a super-packet, bytes of payload in each of its packets.
+    /// For a super-packet, the bytes of payload in each of its packets.
     pub segment: Option<usize>,
-    /// The checksum of the transport was verified, or it is partial: the packet was made on this host.
+    /// Whether the transport checksum was verified, or is partial, which means that the packet was
+    /// made on this host.
     pub is_verified: bool,
-    /// For a partial checksum, where the bytes begin that it covers, and where it is: offsets in the
-    /// packet. They may lie outside.
+    /// For a partial checksum, the offset at which the covered bytes begin, and the offset of the
+    /// checksum, both in the packet. They may lie outside.
     pub partial_checksum: Option<(usize, usize)>,
 }
 
@@ -124,15 +125,15 @@ impl ReadOffload {
     }
 }
 
-/// The header before a TCP packet that is written. Its checksum field holds the sum of the
-/// pseudo-header. `ip_len` is the length of the IP headers, `header_len` that of all headers,
-/// `segment` for a super-packet the bytes of payload in each packet.
+/// Returns the header to write before a TCP packet. The packet's checksum field holds the sum of
+/// the pseudo-header. `ip_len` is the length of the IP headers, `header_len` that of all headers,
+/// and `segment`, for a super-packet, the bytes of payload in each packet.
 #[must_use]
 pub fn tcp_offload(is_ipv6: bool, ip_len: u16, header_len: u16, segment: Option<u16>) -> [u8; OFFLOAD_HEADER_BYTES] {
     offload(Transport::Tcp, is_ipv6, ip_len, header_len, segment)
 }
 
-/// As [`tcp_offload`], for UDP.
+/// Returns the header to write before a UDP packet, like [`tcp_offload`].
 #[must_use]
 pub fn udp_offload(is_ipv6: bool, ip_len: u16, header_len: u16, segment: Option<u16>) -> [u8; OFFLOAD_HEADER_BYTES] {
     offload(Transport::Udp, is_ipv6, ip_len, header_len, segment)

@@ -2,7 +2,7 @@
 //! offloads.
 //!
 //! This crate reads and writes raw super-packets and segments them itself
-//! ([`Segments`](super::Segments)). `tun-rs` could do it, but it completes every checksum, which
+//! ([`Segments`](super::Segments)). `tun-rs` could do this, but it completes every checksum, which
 //! reads every byte, and it writes a UDP checksum of zero as zero (2.8.16): over IPv6 that packet
 //! is dropped, one in 65,536.
 
@@ -28,22 +28,22 @@ use super::device::TunDevice;
 use crate::interfaces::{TUNNEL_ALIAS, link_attributes};
 use crate::netlink;
 
-/// How often to look whether a new address can be used, at most, and the time between. The kernel takes
-/// milliseconds, or longer when it is busy.
+/// Maximum number of checks whether a new address is usable, and the time between them. The kernel
+/// takes milliseconds, or longer when it is busy.
 const USABLE_LOOKS_MAX: u32 = 10_000;
 const USABLE_LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The longest name of a device: IFNAMSIZ of Linux, less its closing zero.
+/// Maximum length of a device name: IFNAMSIZ of Linux, less its terminating zero.
 const NAME_BYTES_MAX: usize = 15;
 
-/// Bytes of packets that wait between the ends of a pair, if the kernel allows so many.
+/// Buffer between the ends of a pair in bytes, if the kernel grants it.
 const PAIR_BUFFER_BYTES: usize = 1 << 20;
 
-/// The time that a packet waits for the other end of a pair to read others; then it is lost, as on any
-/// link.
+/// Time for which a packet waits until the other end of a pair reads earlier ones; then it is lost,
+/// as on any link.
 const PAIR_WAIT: Duration = Duration::from_millis(50);
 
-/// The advice to a process that lacks a privilege.
+/// Advice for a process that lacks a privilege.
 const NO_RIGHT: &str = "TUN devices need root, or CAP_NET_ADMIN";
 
 /// A TUN device. Clones refer to the same device. The kernel removes the device, with its addresses
@@ -57,20 +57,20 @@ pub struct Tun {
     has_udp_gso: bool,
 }
 
-/// Where packets are read and written.
+/// The end at which packets are read and written.
 #[derive(Clone)]
 enum End {
     Device(Arc<SyncDevice>),
-    /// A socket, whose other end is a device of this process.
+    /// A socket whose other end is a device of this process.
     Pair(Arc<OwnedFd>),
 }
 
-/// What a device is for.
+/// Purpose of a device.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Link,
     LinkWithQueues,
-    /// Its packets leave over the other interfaces.
+    /// A device whose packets leave over the other interfaces.
     Tunnel,
 }
 
@@ -78,7 +78,7 @@ enum Kind {
 #[derive(Debug)]
 pub struct OpenTunError {
     name: String,
-    /// The address that the kernel did not give the device, if that is what failed.
+    /// The address that the kernel refused, if that is the cause.
     address: Option<IpAddr>,
     source: io::Error,
 }
@@ -93,31 +93,33 @@ impl Tun {
         Self::build(name, DeviceBuilder::new().enable(false), false)
     }
 
-    /// As [`open`](Self::open), with addresses of this host and their prefix lengths, and up. The
-    /// kernel sends packets for the other addresses of these networks over the device.
+    /// Opens a device like [`open`](Self::open), with addresses of this host and their prefix
+    /// lengths, and sets it up. The kernel sends packets for the other addresses of these networks
+    /// over the device.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Same errors as [`open`](Self::open).
     pub fn open_up(name: &str, addresses: &[(IpAddr, u8)], mtu: u16) -> Result<Self, OpenTunError> {
         Self::open_up_with(name, addresses, DeviceBuilder::new().mtu(mtu), Kind::Link)
     }
 
-    /// As [`open_up`](Self::open_up), for a device whose packets leave over the other interfaces of this
-    /// host. Before it is up, it gets the alias `litz tunnel`, which `ip link` shows, and by which
-    /// [`interfaces`](crate::interfaces()) knows it, in the processes of all users.
+    /// Opens a device like [`open_up`](Self::open_up), whose packets leave over the other
+    /// interfaces of this host. Before it is up, it gets the alias `litz tunnel`, which `ip link`
+    /// shows and by which [`interfaces`](crate::interfaces()) recognises it in the processes of all
+    /// users.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Same errors as [`open`](Self::open).
     pub fn open_tunnel(name: &str, addresses: &[(IpAddr, u8)], mtu: u16) -> Result<Self, OpenTunError> {
         Self::open_up_with(name, addresses, DeviceBuilder::new().mtu(mtu), Kind::Tunnel)
     }
 
-    /// As [`open_up`](Self::open_up), with this many queues, for as many threads. The kernel sends the
-    /// packets of a flow to the queue from which it last received one of the flow, and those of a new
-    /// flow to any.
+    /// Opens a device like [`open_up`](Self::open_up), with this many queues, for as many threads.
+    /// The kernel sends the packets of a flow to the queue from which it last received one of the
+    /// flow, and packets of a new flow to any queue.
     ///
     /// # Errors
-    /// As [`open`](Self::open), and if the kernel gives the device less queues.
+    /// Same errors as [`open`](Self::open); also fails if the kernel gives the device fewer queues.
     pub fn open_queues(
         name: &str,
         addresses: &[(IpAddr, u8)],
@@ -145,7 +147,8 @@ impl Tun {
         let fails = |source| OpenTunError::of(name, source);
         let tun = Self::build(name, builder.enable(false), kind == Kind::LinkWithQueues)?;
         let End::Device(device) = &tun.end else { unreachable!("it was opened as a device") };
-        // Not by the builder, which takes one IPv4 address, and whose error would not tell what the kernel refuses.
+        // The builder is not used for this: it accepts one IPv4 address, and its error would not
+        // say what the kernel refuses.
         for (ip, prefix) in addresses {
             let refused = |source| OpenTunError { address: Some(*ip), ..fails(source) };
             match ip {
@@ -180,8 +183,8 @@ impl Tun {
         Ok(Self { end: End::Device(Arc::new(device)), name: name.to_owned(), has_udp_gso })
     }
 
-    /// Two devices, each the other's network: what is written to one is read from the other. They need no
-    /// rights, and no other program sees them. Both are called `name` in messages.
+    /// Creates two connected devices: packets written to one are read from the other. They need no
+    /// privileges and are invisible to other programs. Both are called `name` in messages.
     ///
     /// # Errors
     /// If the process has too many open files.
@@ -196,13 +199,13 @@ impl Tun {
         Ok([device(one)?, device(other)?])
     }
 
-    /// The name under which it was opened.
+    /// Returns the name under which it was opened.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether the kernel passes UDP super-packets. If not, UDP batches of applications are
+    /// Returns whether the kernel passes UDP super-packets. If not, UDP batches of applications are
     /// rejected on the way to this device (`EIO`).
     #[must_use]
     pub const fn has_udp_gso(&self) -> bool {
@@ -210,18 +213,19 @@ impl Tun {
     }
 }
 
-/// Adds an address to those that a device has. `tun-rs` can set one only, without further dependencies.
+/// Adds an address to those of a device. Without further dependencies `tun-rs` can set only one.
 fn add_address_v4(device: &SyncDevice, ip: Ipv4Addr, prefix_len: u8) -> io::Result<()> {
     let mut address = AddressMessage::default();
     address.header.family = netlink_packet_route::AddressFamily::Inet;
     address.header.index = device.if_index()?;
     address.header.prefix_len = prefix_len;
-    // Without a peer, both are the same (rtnetlink(7)).
+    // Without a peer, both attributes have the same value (rtnetlink(7)).
     address.attributes = vec![AddressAttribute::Local(ip.into()), AddressAttribute::Address(ip.into())];
     netlink::change(RouteNetlinkMessage::NewAddress(address), NLM_F_CREATE | NLM_F_EXCL)
 }
 
-/// Lets other commands know the device. Without that they use it as a further link, which is slow but works.
+/// Marks the device so that other commands recognise it. Otherwise they use it as a further link,
+/// which is slow but works.
 fn mark_as_tunnel(device: &SyncDevice) {
     if let Err(error) = device.if_index().and_then(|index| link_attributes::set_alias(index, TUNNEL_ALIAS)) {
         tracing::warn!(%error, "other commands of this host take the tunnel's device for a further link");
@@ -264,25 +268,25 @@ impl TunDevice for Tun {
     }
 }
 
-/// A TAP device: it carries Ethernet frames, so that its other end is a host on a link. Otherwise as
-/// [`Tun`].
+/// A TAP device: it carries Ethernet frames, so that its other end is a host on a link. It
+/// otherwise behaves like [`Tun`].
 #[derive(Clone, Debug)]
 pub struct Tap {
     tun: Tun,
 }
 
 impl Tap {
-    /// Opens a new device called `name`, with addresses of this host and their prefix lengths, and up. The
-    /// kernel has one end of the link. `mtu` is that of IP packets.
+    /// Opens a new device called `name`, with addresses of this host and their prefix lengths, and
+    /// sets it up. The kernel is the host at one end of the link. `mtu` is the MTU of IP packets.
     ///
     /// # Errors
-    /// As [`Tun::open`].
+    /// Same errors as [`Tun::open`].
     pub fn open_up(name: &str, addresses: &[(IpAddr, u8)], mtu: u16) -> Result<Self, OpenTunError> {
         let builder = DeviceBuilder::new().layer(Layer::L2).mtu(mtu);
         Ok(Self { tun: Tun::open_up_with(name, addresses, builder, Kind::Link)? })
     }
 
-    /// The name under which it was opened.
+    /// Returns the name under which it was opened.
     #[must_use]
     pub fn name(&self) -> &str {
         self.tun.name()
@@ -338,10 +342,10 @@ impl OpenTunError {
         }
     }
 
-    /// What to do if the device cannot have an address.
+    /// Returns advice if the device cannot have an address.
     fn advice_of(&self, address: IpAddr) -> Option<&'static str> {
         Some(match Errno::from_io_error(&self.source)? {
-            // A process without the right gets EPERM here.
+            // A process without the privilege gets EPERM here.
             Errno::ACCESS if address.is_ipv6() => {
                 "IPv6 is disabled for this device: `sysctl -w net.ipv6.conf.default.disable_ipv6=0`"
             }
@@ -353,7 +357,7 @@ impl OpenTunError {
         })
     }
 
-    /// What to do if there can be no such device.
+    /// Returns advice if there can be no such device.
     fn advice_of_device(&self) -> Option<&'static str> {
         if self.name.len() > NAME_BYTES_MAX {
             return Some("a device name has at most 15 bytes");
@@ -376,7 +380,7 @@ impl OpenTunError {
     }
 }
 
-/// Whether Linux takes a name for a device, and does not replace a part of it by a number.
+/// Returns whether Linux accepts the device name without replacing a part of it by a number.
 fn is_device_name(name: &str) -> bool {
     let is_part = |letter: char| !letter.is_whitespace() && !letter.is_control() && !['/', ':', '%'].contains(&letter);
     !["", ".", ".."].contains(&name) && name.chars().all(is_part)

@@ -7,15 +7,15 @@ use std::task::Waker;
 
 use super::device::TunDevice;
 
-/// Capacity of each direction in packets; further packets are dropped, as by the kernel.
+/// Capacity of each direction in packets; further packets are dropped, as the kernel does.
 pub const PACKETS_WAITING_MAX: usize = 1024;
 
 /// A device with a test in the place of the kernel: packets [injected](Self::inject) by the test
-/// are read, and written packets are [taken](Self::take_written) by the test. Or one of two devices
-/// that are [connected](Self::pair) with each other. Clones refer to the same device.
+/// are read, and written packets are [taken](Self::take_written) by the test. It can also be one of
+/// two devices that are [connected](Self::pair) with each other. Clones refer to the same device.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryTun {
-    /// Packets that are read from this device.
+    /// Packets to be read from this device.
     arriving: Arc<Mutex<Queue>>,
     /// Packets that were written to it.
     written: Arc<Mutex<Queue>>,
@@ -25,12 +25,12 @@ pub struct MemoryTun {
 struct Queue {
     packets: VecDeque<Vec<u8>>,
     dropped: u64,
-    /// Woken when a packet arrives.
+    /// Waker for arriving packets.
     waker: Option<Waker>,
 }
 
 impl Queue {
-    /// Adds a packet. False if it is dropped.
+    /// Adds a packet. Returns false if it is dropped.
     fn push(&mut self, packet: Vec<u8>) -> bool {
         let has_space = self.packets.len() < PACKETS_WAITING_MAX;
         if has_space {
@@ -46,7 +46,7 @@ fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
     queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Adds a packet and wakes the reader. False if it is dropped.
+/// Adds a packet and wakes the reader. Returns false if it is dropped.
 fn push(queue: &Mutex<Queue>, packet: Vec<u8>) -> bool {
     let (has_space, waker) = {
         let mut queue = lock(queue);
@@ -59,13 +59,13 @@ fn push(queue: &Mutex<Queue>, packet: Vec<u8>) -> bool {
 }
 
 impl MemoryTun {
-    /// A device without packets.
+    /// Creates a device without packets.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Two devices: what is written to one is read from the other.
+    /// Creates two connected devices: packets written to one are read from the other.
     #[must_use]
     pub fn pair() -> [Self; 2] {
         let one = Self::new();
@@ -78,13 +78,13 @@ impl MemoryTun {
         push(&self.arriving, packet);
     }
 
-    /// The next written packet, with its offload header.
+    /// Returns the next written packet, with its offload header.
     #[must_use]
     pub fn take_written(&self) -> Option<Vec<u8>> {
         lock(&self.written).packets.pop_front()
     }
 
-    /// Packets dropped because [`PACKETS_WAITING_MAX`] were waiting.
+    /// Returns the number of packets dropped because [`PACKETS_WAITING_MAX`] were waiting.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         lock(&self.arriving).dropped + lock(&self.written).dropped

@@ -7,7 +7,7 @@ use super::header::{OFFLOAD_HEADER_BYTES, OffloadHeader, PartialChecksum};
 /// The ECN field value for congestion experienced (RFC 3168, section 5).
 const ECN_CE: u8 = 0b11;
 
-/// RFC 3168, section 5.
+/// ECN field value ECT(1) (RFC 3168, section 5).
 const ECT1: u8 = 0b01;
 
 /// An IP packet that fits its link's MTU, after its offload header.
@@ -18,37 +18,38 @@ pub struct TunPacket {
 }
 
 impl TunPacket {
-    /// `bytes` must begin with a valid offload header.
+    /// Creates a packet from `bytes`, which must begin with a valid offload header.
     pub(super) const fn new(bytes: Vec<u8>) -> Self {
         Self { bytes }
     }
 
-    /// The IP packet.
+    /// Returns the IP packet.
     #[must_use]
     pub fn ip(&self) -> &[u8] {
         &self.bytes[OFFLOAD_HEADER_BYTES..]
     }
 
-    /// The IP packet, for modification. [Complete its checksum](Self::finish_checksum) first.
+    /// Returns the IP packet, for modification. [Complete its checksum](Self::finish_checksum)
+    /// first.
     pub fn ip_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[OFFLOAD_HEADER_BYTES..]
     }
 
-    /// The packet with its offload header, as [`TunDevice::write`](super::TunDevice::write) takes
-    /// it.
+    /// Returns the packet with its offload header, in the form that
+    /// [`TunDevice::write`](super::TunDevice::write) accepts.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The buffer of the packet, for reuse.
+    /// Returns the buffer of the packet, for reuse.
     #[must_use]
     pub fn into_buffer(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// Computes the checksum if it is partial. Linear in the packet's length; does nothing the
-    /// second time.
+    /// Computes the checksum if it is partial. The cost is linear in the packet's length; a second
+    /// call does nothing.
     pub fn finish_checksum(&mut self) {
         let Ok(header) = OffloadHeader::parse(&self.bytes) else { return };
         let Some(PartialChecksum { start, offset }) = header.checksum else { return };
@@ -66,7 +67,8 @@ impl TunPacket {
         summed[field].copy_from_slice(&sum.to_be_bytes());
     }
 
-    /// Whether the packet carries ECT(1), the codepoint of scalable senders (RFC 9331, section 4.1).
+    /// Returns whether the packet carries ECT(1), the codepoint of scalable senders (RFC 9331,
+    /// section 4.1).
     pub fn is_ect1(&self) -> bool {
         let ip = self.ip();
         match ip.first().map(|first| first >> 4) {

@@ -14,17 +14,17 @@ use nix::sys::socket::{bind, setsockopt, socket};
 use super::device::TunDevice;
 use super::header::OFFLOAD_HEADER_BYTES;
 
-/// Bytes that the kernel keeps in either direction, at most: a window of 4 MiB in super-packets, with what
-/// the kernel counts beside the data.
+/// Size in bytes of the kernel's buffer in either direction: a window of 4 MiB in super-packets,
+/// including the kernel's accounting overhead.
 const BUFFER_BYTES: usize = 8 << 20;
 
 mod options {
-    //! Options of packet sockets that `nix` does not list. Its macros make the calls.
+    //! Options of packet sockets that `nix` does not list. Its macros implement the calls.
 
     use nix::{setsockopt_impl, sockopt_impl};
 
     sockopt_impl!(
-        /// Each frame begins with an offload header.
+        /// Whether each frame begins with an offload header.
         OffloadHeader,
         SetOnly,
         libc::SOL_PACKET,
@@ -32,7 +32,7 @@ mod options {
         bool
     );
     sockopt_impl!(
-        /// Frames that leave over the interface are not received.
+        /// Whether frames that leave over the interface are ignored.
         IgnoreOutgoing,
         SetOnly,
         libc::SOL_PACKET,
@@ -40,7 +40,7 @@ mod options {
         bool
     );
     sockopt_impl!(
-        /// Frames for other hosts are received as well.
+        /// Membership for which frames for other hosts are received as well.
         AddMembership,
         SetOnly,
         libc::SOL_PACKET,
@@ -52,9 +52,9 @@ mod options {
 /// The frames of an Ethernet interface, such as a network card or an end of a veth pair, for a host of its
 /// own on the link. Clones refer to the same socket.
 ///
-/// The kernel's own host stays on the interface. Both see all frames that arrive, and each answers what is
-/// for its Ethernet address. The offloads are those of the interface: super-packets and partial checksums
-/// are exchanged.
+/// The kernel's own host stays on the interface. Both see all arriving frames, and each answers
+/// frames for its own Ethernet address. The socket uses the offloads of the interface:
+/// super-packets and partial checksums are exchanged.
 #[derive(Clone, Debug)]
 pub struct PacketSocket {
     socket: Arc<OwnedFd>,
@@ -88,7 +88,7 @@ impl PacketSocket {
         setsockopt(&socket, sockopt::RcvBufForce, &BUFFER_BYTES)?;
         setsockopt(&socket, sockopt::SndBufForce, &BUFFER_BYTES)?;
         bind(socket.as_raw_fd(), address)?;
-        // The stack has another Ethernet address than the interface, which a card would not receive for.
+        // The stack has its own Ethernet address, for which the card would not receive frames.
         let all = libc::packet_mreq {
             mr_ifindex: i32::try_from(address.ifindex()).map_err(|_| Errno::ERANGE)?,
             mr_type: libc::PACKET_MR_PROMISC as u16,
@@ -96,8 +96,8 @@ impl PacketSocket {
             mr_address: [0; 8],
         };
         setsockopt(&socket, options::AddMembership, &all)?;
-        // Until it was bound, it has received from all interfaces. A buffer without space for the offload
-        // header would be an error (EINVAL).
+        // Before it was bound, the socket received from all interfaces. A buffer without space for
+        // the offload header would be an error (EINVAL).
         let mut frame = [0; OFFLOAD_HEADER_BYTES];
         loop {
             match rustix::io::read(&socket, &mut frame) {
@@ -109,14 +109,14 @@ impl PacketSocket {
         }
     }
 
-    /// The name of the interface.
+    /// Returns the name of the interface.
     #[must_use]
     pub fn interface(&self) -> &str {
         &self.interface
     }
 }
 
-/// The index of an interface, as an address to bind to. Its protocol is that of the socket.
+/// Returns the index of an interface, as an address to bind to. Its protocol is that of the socket.
 fn link_address(interface: &str) -> Result<LinkAddr, Errno> {
     let mut all = getifaddrs()?.filter(|entry| entry.interface_name == interface);
     let address = all.find_map(|entry| entry.address.filter(|address| address.family() == Some(AddressFamily::Packet)));
@@ -126,7 +126,7 @@ fn link_address(interface: &str) -> Result<LinkAddr, Errno> {
 impl TunDevice for PacketSocket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match rustix::io::read(&self.socket, buffer) {
-            // The interface was down for a while: packets are lost, the socket goes on.
+            // The interface was down for a while: packets are lost, but the socket continues.
             Err(rustix::io::Errno::NETDOWN) => Err(io::ErrorKind::WouldBlock.into()),
             read => Ok(read?),
         }

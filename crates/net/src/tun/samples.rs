@@ -45,8 +45,8 @@ impl Sample {
         self.ip_header_bytes() + if self.is_tcp { 20 + 4 * self.options } else { 8 }
     }
 
-    /// The packet as the kernel passes it: lengths of the whole, and the sum of the pseudo-header
-    /// in the checksum field.
+    /// Returns the packet in the kernel's form: lengths of the whole, and the sum of the
+    /// pseudo-header in the checksum field.
     pub(super) fn super_packet(&self) -> Vec<u8> {
         let mut ip = vec![0; self.header_bytes()];
         let at = self.ip_header_bytes();
@@ -85,7 +85,8 @@ impl Sample {
     }
 }
 
-/// RFC 9293, section 3.1, and RFC 8200, section 8.1: addresses, length, protocol.
+/// Sums the pseudo-header (RFC 9293, section 3.1, and RFC 8200, section 8.1): addresses, length,
+/// protocol.
 pub(super) fn pseudo_header(ip: &[u8], transport_at: usize) -> u16 {
     let length = (ip.len() - transport_at) as u16;
     let (addresses, protocol) = if ip[0] >> 4 == 6 { (&ip[8..40], ip[6]) } else { (&ip[12..20], ip[9]) };

@@ -15,7 +15,7 @@ use super::packet::TunPacket;
 
 pub(super) const UDP_HEADER_BYTES: usize = 8;
 
-/// A packet from the kernel with invalid or unsupported headers. It was never observed; the error
+/// A packet from the kernel with invalid or unsupported headers. None was ever observed; the error
 /// avoids trusting the headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MalformedPacket;
@@ -68,14 +68,15 @@ impl<'a> Segments<'a> {
         Ok(Self { offload, ip, plan })
     }
 
-    /// The number of segments, from 1 to 65,535.
+    /// Returns the number of segments, from 1 to 65,535.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
     pub fn len(&self) -> usize {
         self.plan.map_or(1, |plan| plan.segments)
     }
 
-    /// Segment `index`, counted from zero, in the memory of `buffer`, whose contents are discarded.
+    /// Returns segment `index`, counted from zero, in the memory of `buffer`, whose contents are
+    /// discarded.
     ///
     /// # Panics
     /// If there is no such segment.
@@ -129,7 +130,7 @@ impl SegmentPlan {
         let bytes = ip.len();
         let (network, transport) = ip.split_at_mut(self.ip_header_bytes);
         if self.is_ipv6 {
-            // Without the header itself (RFC 8200, section 3).
+            // The length excludes the header itself (RFC 8200, section 3).
             put(network, 4, (bytes - 40) as u16);
         } else {
             put(network, 2, bytes as u16);

@@ -12,15 +12,15 @@ use socket2::{Domain, Protocol, Socket, Type};
 /// between calls. QUIC at several Gb/s loses packets with the 208 KiB that Linux grants by default.
 const BUFFER_BYTES_WANTED: usize = 4 << 20;
 
-/// Kernels store the size in a signed 32-bit number and double it.
+/// Maximum size of a buffer: kernels store it in a signed 32-bit number and double it.
 const BUFFER_BYTES_MAX: usize = 1 << 30;
 
-/// The steps that may need a privilege, as verb phrases.
+/// Steps that may need a privilege, as verb phrases.
 const STEP_MARK: &str = "mark the packets of";
 const STEP_DEVICE: &str = "choose the device of";
 const STEP_BIND: &str = "bind";
 
-/// The first port that every user may have, by default (`net.ipv4.ip_unprivileged_port_start`).
+/// First port that is available to every user by default (`net.ipv4.ip_unprivileged_port_start`).
 const FREE_PORT_MIN: u16 = 1024;
 
 /// Options for opening a UDP socket.
@@ -42,8 +42,8 @@ pub struct UdpSocketOptions {
     /// `CAP_NET_ADMIN`; the granted sizes are in
     /// [`UdpSocket::granted_buffers`](crate::UdpSocket::granted_buffers).
     pub recv_buffer_bytes: usize,
-    /// Lets several sockets bind the same address; the system distributes the flows among them.
-    /// Default: no.
+    /// Whether several sockets can bind the same address; the system distributes the flows among
+    /// them. Default: no.
     pub reuse_port: bool,
     /// The mark of all packets, for rules of the routing table (`SO_MARK`, Linux only; needs
     /// `CAP_NET_ADMIN` or `CAP_NET_RAW`). Default: none.
@@ -67,7 +67,7 @@ impl Default for UdpSocketOptions {
 }
 
 impl UdpSocketOptions {
-    /// The default options, bound to `bind`.
+    /// Creates the default options, bound to `bind`.
     #[must_use]
     pub const fn new(bind: SocketAddr) -> Self {
         Self {
@@ -131,9 +131,9 @@ impl UdpSocketOptions {
             // addresses.
             socket.set_only_v6(true).map_err(|error| self.error("restrict to IPv6", error))?;
         }
-        // Linux gives a socket that asks for any port and shares it also one that another such socket of
-        // the same user has, so a stranger would get some of its datagrams. So the first socket of a port
-        // gets it alone, and shares it from then on.
+        // Linux may give a socket that requests any port and shares it the port of another such
+        // socket of the same user, so an unrelated program would get some of its datagrams.
+        // Therefore the first socket of a port binds it exclusively and shares it from then on.
         let gets_any_port = self.bind.port() == 0;
         if self.reuse_port && !gets_any_port {
             self.share_port(&socket)?;
@@ -190,7 +190,7 @@ fn exceed_limits(_socket: &Socket, _send_bytes: usize, _recv_bytes: usize) -> io
     Ok(())
 }
 
-/// The sizes of the send and receive buffer, in the unit of the request.
+/// Returns the sizes of the send and receive buffer, in the unit of the request.
 pub(super) fn granted_buffers(socket: &Socket) -> io::Result<(usize, usize)> {
     // Linux doubles the requested size for its own accounting, and reports the doubled size
     // (socket(7)).
@@ -211,7 +211,7 @@ fn set_mark(_socket: &Socket, _mark: u32) -> io::Result<()> {
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn bind_device(socket: &Socket, device: &str) -> io::Result<()> {
     if device.is_empty() {
-        // The kernel would interpret it as "no device".
+        // The kernel would interpret an empty name as "no device".
         return Err(Errno::NODEV.into());
     }
     socket.bind_device(Some(device.as_bytes()))
@@ -223,13 +223,13 @@ fn bind_device(_socket: &Socket, _device: &str) -> io::Result<()> {
 }
 
 impl OpenError {
-    /// The kind of the system's error.
+    /// Returns the kind of the system's error.
     #[must_use]
     pub fn kind(&self) -> io::ErrorKind {
         self.source.kind()
     }
 
-    /// What the failed step needs a privilege for.
+    /// Returns the privilege that the failed step needs, if any.
     fn missing_privilege(&self) -> Option<&'static str> {
         match self.step {
             STEP_MARK => Some("marking packets needs root, or CAP_NET_ADMIN"),

@@ -1,27 +1,27 @@
-//! Finds out whether a port of another host is closed.
+//! Detects whether a port of another host is closed.
 //!
 //! A host answers a datagram to a closed port with an ICMP message (RFC 1122, section 4.1.3.1; RFC
-//! 4443, section 3.1), which the kernel reports to sockets that are connected to that port alone. The
-//! sockets of an endpoint are not, so that they can send to several addresses.
+//! 4443, section 3.1), which the kernel reports to sockets that are connected to that port alone.
+//! The sockets of an endpoint are not connected, so that they can send to several addresses.
 
 use std::io;
 use std::net::SocketAddr;
 
 use super::UdpSocketOptions;
 
-/// The datagram: no QUIC packet has this first byte, so it is dropped (RFC 9000, section 17), and one
-/// so short gets no stateless reset (section 10.3).
+/// Content of the datagram: no QUIC packet has this first byte, so the peer drops it (RFC 9000,
+/// section 17), and such a short datagram triggers no stateless reset (section 10.3).
 const QUESTION: [u8; 1] = [0];
 
-/// A socket that asks one port.
+/// A socket that probes one port.
 #[derive(Debug)]
 pub struct PortProbe {
     socket: socket2::Socket,
 }
 
 impl PortProbe {
-    /// A probe of `remote` from the address, the device and with the mark of `options`; its port is
-    /// another one.
+    /// Creates a probe of `remote` from the address, the device and with the mark of `options`, but
+    /// from another port.
     ///
     /// # Errors
     /// The system's error.
@@ -35,12 +35,12 @@ impl PortProbe {
         Ok(Self { socket })
     }
 
-    /// Sends a datagram; true if the answer to an earlier one was that the port is closed. The answer
-    /// takes a round trip.
+    /// Sends a datagram; returns true if the answer to an earlier one was that the port is closed.
+    /// The answer takes a round trip.
     pub fn ask(&self) -> bool {
         let is_refusal = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
         let pending = self.socket.take_error().ok().flatten();
-        // An error of sending says nothing about the port, unless it is an answer that came just now.
+        // A send error says nothing about the port, unless it is an answer that arrived just now.
         let sent = self.socket.send(&QUESTION).err();
         pending.iter().chain(&sent).any(is_refusal)
     }

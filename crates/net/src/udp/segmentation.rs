@@ -1,11 +1,12 @@
 //! Batches, with a fallback for devices without segmentation offload.
 //!
 //! The kernel splits a batch into datagrams as late as possible. Some devices and tunnels cannot
-//! (`EIO`, or `EINVAL`), a filter of this host may refuse the batch as one long packet (`EPERM`), and
-//! there is no way to find out in advance. So whatever the error is, the batch is sent as single
-//! datagrams, and if that succeeds the socket stops using segmentation offload: for ever if the error
-//! says so, and otherwise for a number of datagrams, since the cause may have passed (a full table of
-//! connections, a route that came back between two calls). The order of the datagrams never changes.
+//! split it (`EIO`, or `EINVAL`), a filter of this host may refuse the batch as one long packet
+//! (`EPERM`), and this cannot be determined in advance. So after any error the batch is sent as
+//! single datagrams, and if that succeeds the socket stops using segmentation offload: permanently
+//! if the error implies it, and otherwise for a number of datagrams, since the cause may have
+//! passed (a full table of connections, a route that came back between two calls). The order of the
+//! datagrams never changes.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -16,22 +17,24 @@ use units::Ecn;
 use crate::counters::SocketCounters;
 use crate::datagram::{BATCH_BYTES_MAX, SendError, Transmit};
 
-/// After so many refusals in a row for lack of buffers, the cause may be the batch itself, which is
-/// sent as single datagrams then. A driver repeats a call after half a millisecond, so this is a tenth
-/// of a second: a queue below the socket has space again much earlier.
+/// Number of consecutive refusals for lack of buffers after which the cause may be the batch
+/// itself, which is then sent as single datagrams. A driver repeats a call after half a
+/// millisecond, so this is a tenth of a second: a queue below the socket has space again much
+/// earlier.
 const BATCH_REFUSALS_MAX: u32 = 200;
 
-/// After so many, a second, the error is no lack that will pass.
+/// Number of consecutive refusals, a second's worth, after which the error is not a temporary lack
+/// of buffers.
 const REFUSALS_MAX: u32 = 2000;
 
-/// So many datagrams are sent one by one after a refusal that may pass, and twice as many after each
-/// further one: a filter that stays costs less than a call in a thousand.
+/// Number of datagrams sent one by one after a refusal that may be temporary, doubled after each
+/// further refusal: a permanent filter costs less than one call in a thousand.
 const SINGLES_MIN: u64 = 1024;
 
-/// The most between two tries: some seconds of a fast sender.
+/// Maximum number of datagrams between two attempts: some seconds of a fast sender.
 const SINGLES_MAX: u64 = 1 << 20;
 
-/// The send system call.
+/// The system call for sending.
 pub(super) trait RawSend {
     /// Sends `transmit` with one call, with segmentation if it is a batch.
     fn send_raw(&mut self, transmit: &Transmit<'_>) -> io::Result<()>;
@@ -42,15 +45,15 @@ pub(super) trait RawSend {
 pub(super) struct Segmentation {
     /// Datagrams per call; 1 without segmentation.
     segments_max: usize,
-    /// The same while nothing refuses batches.
+    /// Value of `segments_max` while nothing refuses batches.
     limit: usize,
-    /// While batches are refused: datagrams until the next is tried, and how many it will be after
-    /// that. `None`: it is not tried again.
+    /// While batches are refused: the number of datagrams until the next attempt, followed by the
+    /// number after the next refusal. `None` if there is no further attempt.
     singles_left: Option<u64>,
     singles_next: u64,
     /// The unsent rest of a split batch. At most one: nothing else is sent before it.
     kept: Option<PendingRest>,
-    /// Calls in a row that found no buffers.
+    /// Number of consecutive calls that found no buffers.
     without_buffers: u32,
 }
 
@@ -60,7 +63,7 @@ struct PendingRest {
     source_ip: Option<IpAddr>,
     ecn: Option<Ecn>,
     segment_size: usize,
-    /// Not empty, and at most [`BATCH_BYTES_MAX`].
+    /// The datagrams: not empty, and at most [`BATCH_BYTES_MAX`].
     contents: Vec<u8>,
 }
 
@@ -165,7 +168,7 @@ impl Segmentation {
         Ok(())
     }
 
-    /// One call, counted if it succeeds.
+    /// Makes one call, and counts it if it succeeds.
     fn send_one(
         &mut self,
         raw: &mut impl RawSend,
@@ -190,12 +193,12 @@ impl Segmentation {
         }
     }
 
-    /// Sends single datagrams from now on, since a batch was refused and its first datagram was not.
+    /// Switches to single datagrams, since a batch was refused and its first datagram was not.
     fn on_batch_refused(&mut self, error: &SendError) {
         self.segments_max = 1;
         let may_pass = match error {
             SendError::Other(error) => !matches!(Errno::from_io_error(error), Some(Errno::IO | Errno::INVAL)),
-            // It took `BATCH_REFUSALS_MAX` calls to find out: too long a pause to ask again.
+            // It took `BATCH_REFUSALS_MAX` calls to find out: too long a pause to try again.
             SendError::NoBuffers => false,
             SendError::TooLarge | SendError::WouldBlock => true,
         };
@@ -203,7 +206,7 @@ impl Segmentation {
         self.singles_next = (self.singles_next * 2).min(SINGLES_MAX);
     }
 
-    /// The system took a batch, or a datagram.
+    /// Records that the system accepted a batch, or a datagram.
     fn on_taken(&mut self, is_batch: bool) {
         if is_batch {
             self.singles_next = SINGLES_MIN;
@@ -215,10 +218,11 @@ impl Segmentation {
         }
     }
 
-    /// Whether a batch may have been refused because it is one. `EIO`: the device or a tunnel cannot
-    /// compute checksums for segments. `EINVAL`: reported by some drivers, and by the kernel if the
-    /// socket has no checksums. `EPERM`: a filter sees one packet that is longer than it lets through.
-    /// Others may mean the same elsewhere, and one datagram more is a cheap question.
+    /// Returns whether a batch may have been refused because it is one. `EIO`: the device or a
+    /// tunnel cannot compute checksums for segments. `EINVAL`: reported by some drivers, and by the
+    /// kernel if the socket has no checksums. `EPERM`: a filter sees one packet that is longer than
+    /// it permits. Other errors may mean the same on other systems, and one more datagram is a
+    /// cheap test.
     fn may_be_segmentation(&self, error: &SendError) -> bool {
         match error {
             SendError::WouldBlock => false,
