@@ -6,14 +6,15 @@ use units::{Duration, Instant};
 
 use crate::clock::Clock;
 
-/// A yield that takes longer has shared the processor with a thread that computes: the scheduler gave that
-/// thread a good part of its slice. Threads that serve the same packets need less.
+/// Duration of a yield above which the processor was shared with a computing thread: the scheduler
+/// gave that thread a good part of its slice. Threads that serve the same packets need less.
 const YIELD_MAX: Duration = Duration::from_micros(500);
 
-/// After such a yield, polling would only take the processor from others for this long.
+/// Time after such a yield during which there is no polling, because it would only take the
+/// processor from others.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Polls for a time before each sleep, and lets other threads run meanwhile.
+/// Polls for a time before each sleep, and lets other threads run in between.
 #[derive(Debug)]
 pub(crate) struct BusyPoll {
     span: Duration,
@@ -21,16 +22,17 @@ pub(crate) struct BusyPoll {
 }
 
 impl BusyPoll {
-    /// Polls for `span` before each sleep. Zero: never.
+    /// Creates a poller that polls for `span` before each sleep. Zero disables polling.
     pub(crate) const fn new(span: Duration) -> Self {
         Self { span, resumes_at: Instant::ZERO }
     }
 
-    /// Asks `has_event` until it is true, `until` is reached or the time for polling is over. Returns the time
-    /// at which a sleep begins, or nothing if there was an event. `now` is the time of `clock`.
+    /// Calls `has_event` until it returns true, `until` is reached or the time for polling is over.
+    /// Returns the time at which a sleep begins, or `None` if there was an event. `now` is the time
+    /// of `clock`.
     ///
     /// # Errors
-    /// That of `has_event`.
+    /// The error of `has_event`.
     pub(crate) fn poll<E>(
         &mut self,
         clock: &Clock,
@@ -56,7 +58,8 @@ impl BusyPoll {
         Ok(Some(now))
     }
 
-    /// A yield has lasted from `yielded_at` to `now`. Whether to sleep rather than to poll on.
+    /// Handles a yield that lasted from `yielded_at` to `now`. Returns whether to sleep rather than
+    /// to continue polling.
     fn is_unwelcome(&mut self, yielded_at: Instant, now: Instant) -> bool {
         let is_long = now.saturating_since(yielded_at) > YIELD_MAX;
         if is_long {

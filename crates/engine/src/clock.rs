@@ -16,12 +16,12 @@ pub(crate) enum Clock {
 }
 
 impl Clock {
-    /// The system's clock, starting at zero.
+    /// Starts the system's clock at zero.
     pub(crate) fn start() -> Self {
         Self::System(MonotonicClock::start())
     }
 
-    /// Time since the start.
+    /// Returns the time since the start.
     pub(crate) fn now(&self) -> Instant {
         match self {
             Self::System(clock) => clock.now(),
@@ -41,13 +41,13 @@ impl driver::Clock for Clock {
 pub struct ManualClock(Arc<AtomicU64>);
 
 impl ManualClock {
-    /// A clock at zero.
+    /// Creates a clock at zero.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The time that was set last.
+    /// Returns the time that was set last.
     #[must_use]
     pub fn now(&self) -> Instant {
         Instant::ZERO + Duration::from_nanos(self.0.load(Ordering::Relaxed))

@@ -13,13 +13,13 @@ use driver::{Application, Protocol, SendError, Shared};
 
 use crate::wake::ArrivalWaker;
 
-/// How a device announces that packets have arrived.
+/// Method by which a device announces that packets have arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Readiness {
-    /// By a file descriptor that can be polled. It must stay open as long as the device exists.
+    /// A file descriptor that can be polled. It must stay open as long as the device exists.
     Descriptor(RawFd),
-    /// By the waker passed to [`Device::readiness`]. Such a device does not announce that it is
+    /// The waker passed to [`Device::readiness`]. Such a device does not announce that it is
     /// writable: after `WouldBlock`, the send is retried after a short time.
     Waker,
 }
@@ -27,7 +27,7 @@ pub enum Readiness {
 /// A socket or network device, and the protocol whose packets it carries. One thread at a time
 /// uses it: the driver's, or a worker's.
 pub trait Device: Sized + Send + 'static {
-    /// The protocol. Its parts are moved between threads.
+    /// The protocol. Its parts move between threads.
     type Protocol: Protocol<
             Connection: Connection<Self::Protocol, Receipt: Send> + Send,
             Application: Application<Cell: Send + Sync, Connect: Send, Limits: Clone + Send + Sync>,
@@ -43,29 +43,29 @@ pub trait Device: Sized + Send + 'static {
             RouteId: Send,
         > + Send
         + 'static;
-    /// Memory that batches are received in.
+    /// Memory into which batches are received.
     type Buffers: Default + Send;
 
-    /// The local address, with port zero if the device has no port. Connections to addresses of the
-    /// same family begin here unless the application chooses a device.
+    /// Returns the local address, with port zero if the device has no port. Connections to
+    /// addresses of the same family begin here unless the application chooses a device.
     ///
     /// # Errors
     /// If the system reports an error.
     fn local_addr(&self) -> io::Result<SocketAddr>;
 
-    /// Divides it into two handles: the first only sends, and the second receives on another
+    /// Splits the device into two handles: the first only sends, and the second receives on another
     /// thread.
     ///
     /// # Errors
     /// If the system reports an error.
     fn share(self) -> io::Result<[Self; 2]>;
 
-    /// How arrivals are announced. `waker` is for [`Readiness::Waker`]. Called when a thread begins
-    /// to receive from the device.
+    /// Returns how arrivals are announced. `waker` serves [`Readiness::Waker`]. Called when a
+    /// thread begins to receive from the device.
     fn readiness(&mut self, waker: &Waker) -> Readiness;
 
-    /// How often what is behind this handle was exchanged. After a change,
-    /// [`readiness`](Self::readiness) is asked again.
+    /// Returns how often the device behind this handle was replaced. After a change, the caller
+    /// queries [`readiness`](Self::readiness) again.
     fn replacements(&mut self) -> u64 {
         0
     }
@@ -82,15 +82,16 @@ pub trait Device: Sized + Send + 'static {
     /// Sends packets that the device has accepted and delayed.
     ///
     /// # Errors
-    /// As [`send`](Self::send).
+    /// Same errors as [`send`](Self::send).
     fn flush(&mut self) -> Result<(), SendError> {
         Ok(())
     }
 
-    /// The number of packets that one send call takes, at least one.
+    /// Returns the maximum number of packets of one send call, at least one.
     fn batch_max(&self) -> usize;
 
-    /// The numbers of packets and of bytes that are sent together, for [`Costs`](crate::Costs).
+    /// Returns the numbers of packets and of bytes that are sent together, for
+    /// [`Costs`](crate::Costs).
     fn size_of(packets: &SealedOf<Self>) -> (usize, usize);
 }
 
@@ -116,43 +117,43 @@ pub(crate) struct Served<D> {
     arrivals: Arc<ArrivalWaker>,
     /// Whether it is registered with the poll of its thread as readable and as writable.
     pub(crate) watched: (bool, bool),
-    /// Arrivals are announced to this handle.
+    /// Whether arrivals are announced to this handle.
     receives: bool,
-    /// How often the device had been exchanged when it was last registered.
+    /// Number of replacements of the device when it was last registered.
     replacements: u64,
 }
 
 impl<D: Device> Served<D> {
-    /// A device for the thread that `thread` wakes.
+    /// Creates a device for the thread that `thread` wakes.
     pub(crate) fn new(mut device: D, thread: &Waker) -> Self {
         let arrivals = Arc::new(ArrivalWaker::new(thread.clone()));
         let readiness = device.readiness(&arrivals.clone().into());
         Self { device, readiness, arrivals, watched: (false, false), receives: true, replacements: 0 }
     }
 
-    /// As [`new`](Self::new), if another thread receives.
+    /// Creates a device like [`new`](Self::new), from which another thread receives.
     pub(crate) fn only_sending(device: D, thread: &Waker) -> Self {
         Self { receives: false, ..Self::new(device, thread) }
     }
 
-    /// Notices that the device was exchanged: it must be registered anew.
+    /// Detects that the device was replaced and must be registered anew.
     pub(crate) fn renew(&mut self) {
         loop {
             let replacements = self.device.replacements();
             if replacements == self.replacements {
                 return;
             }
-            // While it is asked, the device may be exchanged once more.
+            // The device may be replaced once more during the query.
             self.replacements = replacements;
             self.readiness = self.device.readiness(&self.arrivals.clone().into());
-            // The former descriptor is closed. If another handle has a duplicate of it, the poll may
-            // report it once more, which is harmless.
+            // The former descriptor is closed. If another handle has a duplicate of it, the poll
+            // may report it once more, which is harmless.
             self.watched = (false, false);
         }
     }
 
-    /// Lets arrivals be announced to this handle, and no longer to another handle of the same
-    /// device.
+    /// Directs announcements of arrivals to this handle, and no longer to another handle of the
+    /// same device.
     pub(crate) fn receive_here(&mut self) {
         if !std::mem::replace(&mut self.receives, true) {
             self.readiness = self.device.readiness(&self.arrivals.clone().into());

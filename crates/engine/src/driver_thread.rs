@@ -10,21 +10,21 @@ use crate::event_handler::EventHandler;
 use crate::live::LiveEnv;
 use crate::sleep::Sleeper;
 
-/// How long a stopping engine waits for its last packets to leave. They leave within a turn unless
-/// a socket buffer is full or the system refuses them.
+/// Time for which a stopping engine waits for its last packets to leave. They leave within a turn
+/// unless a socket buffer is full or the system refuses them.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// A driver and its sleeper. Run by a thread, or by callers under `inline`.
+/// A driver and its sleeper. A thread runs it, or callers under `inline`.
 pub(crate) struct LiveDriver<D: Device> {
     driver: Driver<LiveEnv<D>>,
     sleeper: Sleeper,
     handler: Option<Arc<dyn EventHandler>>,
-    /// There was an event for the handler.
+    /// Whether there was an event for the handler.
     has_event: bool,
 }
 
 impl<D: Device> LiveDriver<D> {
-    /// Whose thread calls `handler`, which the sleeper watches.
+    /// Creates a driver whose thread calls `handler`, which the sleeper watches.
     pub(crate) fn new(driver: Driver<LiveEnv<D>>, sleeper: Sleeper, handler: Option<Arc<dyn EventHandler>>) -> Self {
         let mut live = Self { driver, sleeper, handler, has_event: false };
         live.watch_sockets();
@@ -39,12 +39,12 @@ impl<D: Device> LiveDriver<D> {
         self.driver.env().now()
     }
 
-    /// Whether [`Drivers::stop`](crate::Drivers::stop) was called.
+    /// Returns whether [`Drivers::stop`](crate::Drivers::stop) was called.
     pub(crate) fn is_stopping(&self) -> bool {
         self.driver.shared().is_stopping()
     }
 
-    /// When the next turn is due; `now` if there is work.
+    /// Returns the time at which the next turn is due; `now` if there is work.
     pub(crate) fn due_at(&self, now: Instant) -> Option<Instant> {
         self.driver.due_at(now)
     }
@@ -87,7 +87,7 @@ impl<D: Device> LiveDriver<D> {
         self.driver.env().lap(if busy { Activity::Poll } else { Activity::Waiting });
     }
 
-    /// Calls the event handler if it is due. Its time counts as the application's.
+    /// Calls the event handler if it is due. Its time counts as time of the application.
     pub(crate) fn handle_event(&mut self) {
         let has_event = std::mem::take(&mut self.has_event);
         if let Some(handler) = &self.handler
@@ -97,13 +97,13 @@ impl<D: Device> LiveDriver<D> {
         }
     }
 
-    /// Runs turns until the engine is stopped, and then until the last packets have left.
+    /// Runs turns until the engine is stopped and the last packets have left.
     pub(crate) fn run(&mut self) {
         while !self.is_stopping() {
             let work = self.turn(Flush::Now);
             tracing::trace!(?work, "a turn");
             if self.is_stopping() {
-                // The turn may have closed all connections already. Then nothing would end the
+                // The turn may have closed all connections already. Nothing would then end the
                 // wait.
                 break;
             }

@@ -27,8 +27,8 @@ use crate::meter::{Costs, Meter};
 use crate::parker::Parker;
 
 /// A handle of the running drivers of one endpoint, over devices of type `D`. Clones refer to the
-/// same drivers. They end when [`stop`](Self::stop) is called, and without waiting for their last
-/// packets when the last handle is dropped.
+/// same drivers. They end when [`stop`](Self::stop) is called, or when the last handle is dropped,
+/// in which case they do not wait for their last packets.
 pub struct Drivers<D: Device> {
     core: Arc<Core<D>>,
 }
@@ -40,7 +40,7 @@ impl<D: Device> Clone for Drivers<D> {
 }
 
 struct Core<D: Device> {
-    /// At least one driver.
+    /// The drivers, at least one.
     drivers: Vec<DriverHandle<D>>,
     clock: Clock,
     /// The driver that begins the next connection, modulo their number.
@@ -59,19 +59,19 @@ struct DriverHandle<D: Device> {
     host: Host<D>,
 }
 
-/// Where a driver runs.
+/// Host of a driver.
 enum Host<D: Device> {
     Thread(Mutex<Option<JoinHandle<()>>>),
     Inline(Box<Inline<D>>),
 }
 
 impl<D: Device> Drivers<D> {
-    /// The first driver. There are others only under [`Placement::Connection`].
+    /// Returns the first driver. There are others only under [`Placement::Connection`].
     fn first(&self) -> &DriverHandle<D> {
         &self.core.drivers[0]
     }
 
-    /// The driver that callers run, if the placement is `inline`.
+    /// Returns the driver that callers run, if the placement is `inline`.
     fn inline(&self) -> Option<&Inline<D>> {
         match &self.first().host {
             Host::Inline(inline) => Some(inline),
@@ -79,12 +79,12 @@ impl<D: Device> Drivers<D> {
         }
     }
 
-    /// The number of drivers: one, except under [`Placement::Connection`].
+    /// Returns the number of drivers: one, except under [`Placement::Connection`].
     pub fn count(&self) -> usize {
         self.core.drivers.len()
     }
 
-    /// The state that handles share with a driver.
+    /// Returns the state that handles share with a driver.
     ///
     /// # Panics
     /// If there is no driver with this index.
@@ -92,9 +92,9 @@ impl<D: Device> Drivers<D> {
         &self.core.drivers[index].shared
     }
 
-    /// Calls `begin`, which begins a connection, with the state of the driver whose turn it is. If
-    /// that fails, as it does for a driver that has failed, tries the others. With `index`, only
-    /// that driver is tried.
+    /// Calls `begin`, which begins a connection, with the state of the next driver in turn. If that
+    /// fails, for example because the driver has failed, tries the others. With `index`, only that
+    /// driver is tried.
     ///
     /// # Errors
     /// The error of the last call.
@@ -121,13 +121,13 @@ impl<D: Device> Drivers<D> {
         outcome
     }
 
-    /// The addresses of the devices, by their index. Under [`Placement::Connection`], those of the
-    /// first driver.
+    /// Returns the addresses of the devices, by their index. Under [`Placement::Connection`], those
+    /// of the first driver.
     pub fn local_addrs(&self) -> &[SocketAddr] {
         &self.first().shared.local_addrs
     }
 
-    /// The number of connections, including those that are closing.
+    /// Returns the number of connections, including those that are closing.
     pub fn connection_count(&self) -> usize {
         self.first().shared.common.connection_count()
     }
@@ -137,35 +137,37 @@ impl<D: Device> Drivers<D> {
         self.first().shared.common.poll_idle(waker)
     }
 
-    /// Time and traffic of the drivers so far. `None` unless
+    /// Returns time and traffic of the drivers so far. `None` unless
     /// [`measure`](crate::DriverSettings::measure) is set.
     pub fn costs(&self) -> Option<Costs> {
         let read = |driver: &DriverHandle<D>| driver.meter.as_ref().map(|meter| meter.read());
         self.core.drivers.iter().map(read).reduce(|one, other| Some(one?.and(&other?)))?
     }
 
-    /// The placement. [`Placement::Auto`] has been resolved.
+    /// Returns the placement. [`Placement::Auto`] has been resolved.
     pub fn placement(&self) -> Placement {
         self.core.placement
     }
 
-    /// Counters of the workers that encrypt and decrypt: the crypto pool of [`Placement::Packet`],
-    /// or the path workers of [`Placement::Path`]. `None` under other placements.
+    /// Returns counters of the workers that encrypt and decrypt: the crypto pool of
+    /// [`Placement::Packet`], or the path workers of [`Placement::Path`]. `None` under other
+    /// placements.
     pub fn worker_pool_stats(&self) -> Option<WorkerPoolStats> {
         self.core.counters.as_ref().map(|counters| counters.read())
     }
 
-    /// Counters of the receive worker. `None` unless the placement is [`Placement::Split`].
+    /// Returns counters of the receive worker. `None` unless the placement is [`Placement::Split`].
     pub fn receive_worker_stats(&self) -> Option<ReceiveWorkerStats> {
         self.core.receive_worker_counters.as_ref().map(|counters| counters.read())
     }
 
-    /// The current time of the clock. Deadlines of [`block_on`](Self::block_on) refer to it.
+    /// Returns the current time of the clock. Deadlines of [`block_on`](Self::block_on) refer to
+    /// it.
     pub fn now(&self) -> Instant {
         self.core.clock.now()
     }
 
-    /// Lets the driver of `shared` process new requests: wakes its thread, or runs a turn of it.
+    /// Makes the driver of `shared` process new requests: wakes its thread, or runs a turn of it.
     pub fn kick(&self, shared: &SharedOf<D>, flush: Flush) {
         match &self.first().host {
             Host::Thread(_) => shared.wake(),
@@ -173,17 +175,17 @@ impl<D: Device> Drivers<D> {
         }
     }
 
-    /// Under [`Placement::Inline`], sends data that earlier calls have queued but not sent: data
-    /// that was waiting for more, and data that exceeded the limit of a turn. Has no effect under
-    /// other placements, where the driver's thread sends it.
+    /// Under [`Placement::Inline`], sends data that earlier calls have queued but not sent: corked
+    /// data, and data that exceeded the limit of a turn. Has no effect under other placements,
+    /// where the driver's thread sends it.
     pub fn flush(&self) {
         if let Host::Inline(inline) = &self.first().host {
             inline.flush(&self.first().shared);
         }
     }
 
-    /// Waits until `poll` is ready. Returns `None` at `deadline`. `poll` gets the waker to register
-    /// when it is not ready.
+    /// Waits until `poll` is ready. Returns `None` at `deadline`. `poll` receives the waker to
+    /// register when it is not ready.
     pub fn block_on<T>(&self, deadline: Option<Instant>, mut poll: impl FnMut(&Waker) -> Poll<T>) -> Option<T> {
         let parker = Parker::current();
         let waker = Waker::from(Arc::clone(&parker));
@@ -221,7 +223,7 @@ impl<D: Device> Drivers<D> {
     }
 }
 
-/// If the last handle is dropped without [`Drivers::stop`], the threads end on their own.
+/// Ends the threads if the last handle is dropped without [`Drivers::stop`].
 impl<D: Device> Drop for Core<D> {
     fn drop(&mut self) {
         self.drivers.iter().for_each(|driver| driver.shared.stop());

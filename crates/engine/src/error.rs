@@ -2,11 +2,11 @@
 
 use std::{fmt, io};
 
-/// The engine could not be started.
+/// Reason why the engine could not be started.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The configuration is invalid; the text says why.
+    /// The configuration is invalid, for the reason in the text.
     Configuration(String),
     /// The operating system refused an operation: its description and the error.
     System(&'static str, io::Error),

@@ -1,4 +1,4 @@
-//! Placement `inline`: the driver has no thread; threads that wait run it.
+//! Placement `inline`: the driver has no thread; waiting threads run it.
 //!
 //! One thread at a time runs the driver, inside its own blocking call, until its condition is true.
 //! Other threads wait for their wakers. A thread that leaves while others wait wakes one of them,
@@ -21,20 +21,21 @@ use crate::parker::Parker;
 
 /// The driver, and the right to run it.
 pub(crate) struct Inline<D: Device> {
-    /// `None` once the engine has stopped. The lock is never contended: only the holder of the turn
-    /// takes it, and the owner of a stepped engine between turns.
+    /// The driver; `None` once the engine has stopped. The lock is never contended: only the holder
+    /// of the turn takes it, and the owner of a stepped engine between turns.
     driver: Mutex<Option<LiveDriver<D>>>,
     clock: Clock,
     turn: Mutex<Turn>,
-    /// The last turn left data to send. [`flush`](Self::flush) sends it.
+    /// Whether the last turn left data to send. [`flush`](Self::flush) sends it.
     has_more: AtomicBool,
-    /// A flush was requested while another thread ran the driver. That thread runs another turn.
+    /// Whether a flush was requested while another thread ran the driver. That thread runs another
+    /// turn.
     flush_wanted: AtomicBool,
 }
 
 #[derive(Default)]
 struct Turn {
-    /// A thread runs the driver.
+    /// Whether a thread runs the driver.
     taken: bool,
     /// The wakers of waiting threads by ticket, bounded by the number of threads inside calls.
     waiting: BTreeMap<u64, Waker>,
@@ -91,7 +92,7 @@ impl<D: Device> Inline<D> {
     }
 
     /// Runs a turn, which processes new requests. If another thread runs the driver, that thread
-    /// does.
+    /// processes them.
     pub(crate) fn kick(&self, shared: &SharedOf<D>, mut flush: Flush) {
         loop {
             let held = {
@@ -99,7 +100,8 @@ impl<D: Device> Inline<D> {
                 if std::mem::replace(&mut turn.taken, true) { None } else { Some(Held(self)) }
             };
             let Some(held) = held else {
-                // The thread that runs it checks for requests after it has released the turn.
+                // The thread that runs the driver checks for requests after it has released the
+                // turn.
                 shared.wake();
                 return;
             };
@@ -124,7 +126,7 @@ impl<D: Device> Inline<D> {
         self.has_more.store(work.has_more, Ordering::SeqCst);
     }
 
-    /// Whether another thread left requests while this one ran the driver.
+    /// Returns whether another thread left requests while this one ran the driver.
     fn is_wanted(&self, shared: &SharedOf<D>) -> bool {
         shared.has_todo() || self.flush_wanted.load(Ordering::SeqCst)
     }
@@ -138,14 +140,14 @@ impl<D: Device> Inline<D> {
         }
     }
 
-    /// When the driver's next turn is due; `now` if there is work.
+    /// Returns the time at which the driver's next turn is due; `now` if there is work.
     pub(crate) fn due_at(&self, now: Instant) -> Option<Instant> {
         lock(&self.driver).as_ref().and_then(|driver| driver.due_at(now))
     }
 
     /// Drops the driver without closing its connections.
     pub(crate) fn abandon(&self) {
-        // Without the lock: wakers that are called by the drop may call the engine.
+        // The lock is not held: wakers that are called by the drop may call the engine.
         let driver = lock(&self.driver).take();
         drop(driver);
     }
@@ -197,7 +199,7 @@ impl<D: Device> Inline<D> {
         }
     }
 
-    /// Runs the driver until `poll` is ready or `deadline` comes.
+    /// Runs the driver until `poll` is ready or `deadline` is reached.
     fn run<T>(&self, deadline: Option<Instant>, waker: &Waker, poll: &mut dyn FnMut(&Waker) -> Poll<T>) -> Outcome<T> {
         let mut driver = lock(&self.driver);
         let Some(driver) = driver.as_mut() else { return Outcome::NoDriver };

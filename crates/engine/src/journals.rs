@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A driver never waits for the disk. If the queue is full or the file cannot be written, the
-//! journal ends there and the connection continues. [`JournalFolder::take_errors`] reports what
-//! happened.
+//! journal ends there and the connection continues. [`JournalFolder::take_errors`] reports the
+//! errors.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -19,14 +19,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use journal::{JournalSink, JournalSource, Side};
 
-/// Limit of blocks that wait for the disk. Blocks have about 16 KiB, so this is 16 MiB, which a
-/// transfer at 10 Gb/s fills in a few seconds.
+/// Maximum number of blocks that wait for the disk. Blocks have about 16 KiB, so this is 16 MiB,
+/// which a transfer at 10 Gb/s fills in a few seconds.
 const QUEUE_MAX: usize = 1024;
 
-/// Limit of files in a folder, because every client that connects creates one.
+/// Maximum number of files in a folder, because every client that connects creates one.
 const FILES_MAX: u64 = 10_000;
 
-/// Limit of stored error messages. Further ones are dropped.
+/// Maximum number of stored error messages. Further messages are dropped.
 const ERRORS_MAX: usize = 8;
 
 /// A folder of journals. Clones refer to the same folder.
@@ -46,9 +46,9 @@ struct Folder {
 /// One journal.
 struct Log {
     side: Side,
-    /// No more can be written.
+    /// Whether writing has failed, so that nothing more can be written.
     has_failed: AtomicBool,
-    /// Created with the first block. Used only by the writer.
+    /// The file, created with the first block. Only the writer uses it.
     file: Mutex<Option<NamedFile>>,
 }
 
@@ -57,15 +57,15 @@ struct NamedFile {
     path: PathBuf,
 }
 
-/// Gets the path of each journal whose connection has ended.
+/// Callback that receives the path of each journal whose connection has ended.
 type OnEnded = Box<dyn FnMut(&Path) + Send>;
 
 /// A command for the writer.
 enum WriterCommand {
     Write(Arc<Log>, Vec<u8>),
-    /// Nothing more is written to this journal.
+    /// End a journal: nothing more is written to it.
     End(Arc<Log>),
-    /// Reports that all earlier commands are processed.
+    /// Report that all earlier commands are processed.
     Confirm(SyncSender<()>),
 }
 
@@ -90,7 +90,7 @@ impl JournalSink for Sink {
 
 impl Drop for Sink {
     fn drop(&mut self) {
-        // The driver must not wait. A journal whose end is not noticed is complete all the same.
+        // The driver must not wait. A journal whose end goes unreported is complete nevertheless.
         if self.queue.try_send(WriterCommand::End(Arc::clone(&self.log))).is_err() {
             tracing::debug!("the queue of journals is full: the end of one is not noticed");
         }
@@ -107,18 +107,18 @@ impl JournalFolder {
         Self::create_with(path, |_| {})
     }
 
-    /// As [`create`](Self::create). `on_ended` gets the path of each journal after its last block:
-    /// its connection has ended, or the journal was abandoned. It is called on the thread of the
-    /// writer, so it must not take long. If a connection ends while the queue of blocks is full, it
-    /// is not called for its journal.
+    /// Creates a folder like [`create`](Self::create). `on_ended` receives the path of each journal
+    /// after its last block: its connection has ended, or the journal was abandoned. It is called
+    /// on the writer's thread, so it must not take long. If a connection ends while the queue of
+    /// blocks is full, it is not called for its journal.
     ///
     /// # Errors
-    /// As [`create`](Self::create).
+    /// Same errors as [`create`](Self::create).
     #[expect(clippy::disallowed_methods, reason = "drivers must not wait for a disk")]
     pub fn create_with(path: &Path, on_ended: impl FnMut(&Path) + Send + 'static) -> io::Result<Self> {
         let on_ended: OnEnded = Box::new(on_ended);
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-        // Fails now and not with the first connection.
+        // An unusable folder fails now and not with the first connection.
         let probe = path.join(format!(".probe-{}", std::process::id()));
         match private_file(&probe) {
             // Another endpoint of this process probes at the same time.
@@ -139,8 +139,8 @@ impl JournalFolder {
         Ok(Self { shared, queue })
     }
 
-    /// The value for the field `journal` of a protocol's configuration. Each connection gets a file
-    /// `NUMBER-SIDE.journal` that only its owner may read.
+    /// Returns the value for the field `journal` of a protocol's configuration. Each connection
+    /// gets a file `NUMBER-SIDE.journal` that only its owner may read.
     pub fn source(&self) -> JournalSource {
         let Self { shared, queue } = self.clone();
         JournalSource(Arc::new(move |side| {
@@ -160,7 +160,7 @@ impl JournalFolder {
         }
     }
 
-    /// The number of files created so far.
+    /// Returns the number of files created so far.
     pub fn file_count(&self) -> u64 {
         self.shared.count.load(Ordering::Relaxed)
     }
@@ -172,7 +172,7 @@ impl JournalFolder {
 }
 
 impl Folder {
-    /// The writer's thread. Ends when all senders of commands are dropped.
+    /// Runs the writer's thread. It ends when all senders of commands are dropped.
     fn write_all(&self, commands: &Receiver<WriterCommand>, mut on_ended: OnEnded) {
         for command in commands {
             match command {
@@ -229,7 +229,7 @@ impl Folder {
     }
 }
 
-/// A new file that only its owner may read.
+/// Creates a file that only its owner may read.
 fn private_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }

@@ -1,5 +1,5 @@
-//! Runs transport protocols that implement [`driver::Protocol`] on threads and devices of the operating
-//! system. It knows none of them.
+//! Runs transport protocols that implement [`driver::Protocol`] on threads and devices of the
+//! operating system. The crate is independent of any protocol.
 //!
 //! ```text
 //!   application threads                          driver: one thread; under `inline`, a caller's

@@ -65,7 +65,7 @@ pub(crate) fn serve<D: Device>(device: D, thread: &Waker) -> ServedSocket<D> {
     LocalSocket::new(Served::new(device, thread))
 }
 
-/// As [`serve`], for a device from which another thread receives.
+/// Prepares a device like [`serve`], from which another thread receives.
 pub(crate) fn serve_sending<D: Device>(device: D, thread: &Waker) -> ServedSocket<D> {
     LocalSocket::only_sending(Served::only_sending(device, thread))
 }

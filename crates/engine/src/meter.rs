@@ -13,8 +13,8 @@ use units::{Duration, Instant};
 
 use crate::clock::Clock;
 
-/// An activity that lasts longer than this was preempted. On a slow machine, a full batch takes a
-/// tenth of this time in any activity. A preempted thread waits at least twice this time.
+/// Duration above which an activity was preempted. On a slow machine, a full batch takes a tenth of
+/// this time in any activity. A preempted thread waits at least twice this time.
 pub const LAP_MAX: Duration = Duration::from_millis(1);
 
 /// The traffic of an engine's sockets in one direction.
@@ -36,7 +36,7 @@ pub struct Traffic {
 #[non_exhaustive]
 pub struct Costs {
     spent_ns: [u64; Activity::ALL.len()],
-    /// Readings of the clock. Times the cost of one reading, this is the cost of measuring.
+    /// Readings of the clock. Multiplied by the cost of one reading, this is the cost of measuring.
     pub readings: u64,
     /// Sent traffic.
     pub sent: Traffic,
@@ -45,12 +45,12 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Time spent in `activity`.
+    /// Returns the time spent in `activity`.
     pub fn spent(&self, activity: Activity) -> Duration {
         Duration::from_nanos(self.spent_ns[activity as usize])
     }
 
-    /// The sum of this and the costs of another driver.
+    /// Returns the sum of these costs and those of another driver.
     #[must_use]
     pub(crate) fn and(&self, other: &Self) -> Self {
         let traffic = |one: &Traffic, other: &Traffic| Traffic {
@@ -67,7 +67,7 @@ impl Costs {
         }
     }
 
-    /// The difference to `earlier`, an earlier result of the same engine.
+    /// Returns the difference to `earlier`, an earlier result of the same engine.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let traffic = |late: &Traffic, early: &Traffic| Traffic {
@@ -125,11 +125,11 @@ impl Direction {
     }
 }
 
-/// Adds up time by activity. Written by the thread that runs the driver, read by any thread.
+/// Adds up time by activity. The thread that runs the driver writes it; any thread may read it.
 #[derive(Debug)]
 pub(crate) struct Meter {
     clock: Clock,
-    /// When the last activity ended, in nanoseconds.
+    /// End of the last activity, in nanoseconds.
     last_ns: AtomicU64,
     spent_ns: [Counter; Activity::ALL.len()],
     readings: Counter,
@@ -149,13 +149,13 @@ impl Meter {
         }
     }
 
-    /// `activity` ends now.
+    /// Ends `activity` now.
     pub(crate) fn lap(&self, activity: Activity) {
         self.readings.add(1);
         self.lap_at(activity, self.clock.now());
     }
 
-    /// `activity` ended at `now`.
+    /// Ends `activity` at `now`.
     pub(crate) fn lap_at(&self, activity: Activity, now: Instant) {
         let now_ns = now.as_nanos();
         // Another thread that runs the driver now may have read the clock slightly earlier.

@@ -9,8 +9,8 @@ use driver::sync::lock;
 use crate::clock::Clock;
 use units::Instant;
 
-/// A token that wakers set and the thread waits for. A token that was set before the wait ends the
-/// wait at once, so no wake-up is lost between checking and waiting.
+/// A token that wakers set and the thread waits for. A token set before the wait ends the wait at
+/// once, so no wake-up is lost between checking and waiting.
 #[derive(Debug, Default)]
 pub(crate) struct Parker {
     state: Mutex<ParkState>,
@@ -20,8 +20,8 @@ pub(crate) struct Parker {
 #[derive(Debug, Default)]
 struct ParkState {
     token: bool,
-    /// The thread sleeps. Signaling costs a system call, and a thread that runs the driver is often
-    /// woken while it is awake.
+    /// Whether the thread sleeps. Signaling costs a system call, and a thread that runs the driver
+    /// is often woken while it is awake.
     parked: bool,
 }
 
@@ -30,12 +30,12 @@ thread_local! {
 }
 
 impl Parker {
-    /// The parker of the calling thread.
+    /// Returns the parker of the calling thread.
     pub(crate) fn current() -> Arc<Self> {
         PARKER.with(|cell| Arc::clone(cell.get_or_init(Arc::default)))
     }
 
-    /// Waits for a token and takes it. False if `deadline` came first.
+    /// Waits for a token and takes it. Returns false if `deadline` came first.
     pub(crate) fn park(&self, clock: &Clock, deadline: Option<Instant>) -> bool {
         let mut state = lock(&self.state);
         state.parked = true;
@@ -66,7 +66,7 @@ impl Wake for Parker {
             state.token = true;
             state.parked
         };
-        // Without the lock: a thread that is woken on the same processor runs at once. It would
+        // The lock is not held: a thread that is woken on the same processor runs at once. It would
         // find the lock taken, sleep again and be woken a second time. Each thread parks only on
         // its own parker, so no other thread can take the signal.
         if is_parked {

@@ -13,19 +13,19 @@ use crate::event_handler::EventHandler;
 pub struct DriverSettings {
     /// The processors that run the drivers.
     pub placement: Placement,
-    /// The cores that the threads are pinned to, by the system's numbers: first the driver, then
+    /// The cores to which the threads are pinned, by the system's numbers: first the driver, then
     /// the workers. Threads without an entry are not pinned. Empty by default.
     pub cores: Vec<usize>,
     /// The time to encrypt a packet of 1440 bytes, for [`Placement::Auto`]. `None` if it is not
     /// known.
     pub seal_cost: Option<Duration>,
-    /// How long an idle thread polls before it sleeps, while other threads need its processor only for
-    /// moments. Zero by default: sleep at once.
+    /// Time for which an idle thread polls before it sleeps, while other threads need its processor
+    /// only briefly. Zero by default: sleep at once.
     pub busy_poll: Duration,
-    /// What the thread of the first driver does besides, if anything.
+    /// Additional event handler of the first driver's thread, if any.
     pub event_handler: Option<Arc<dyn EventHandler>>,
     /// Whether to measure for [`Drivers::costs`](crate::Drivers::costs). Reads the clock a dozen
-    /// times for each batch.
+    /// times per batch.
     pub measure: bool,
     /// The limits of each driver.
     pub limits: DriverLimits,

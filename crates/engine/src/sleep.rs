@@ -20,11 +20,11 @@ const TIMER: Token = Token(1);
 const HANDLER: Token = Token(2);
 const SOCKETS_FROM: usize = 3;
 
-/// Limit of events per call: at most one for each source.
+/// Maximum number of events per call: at most one for each source.
 const EVENTS_MAX: usize = 64;
 
-/// Shorter sleeps use the timer descriptor. epoll rounds timeouts up to milliseconds, which pacing
-/// does not tolerate: a burst is due every few hundred microseconds.
+/// Duration of a sleep below which the timer descriptor is used. epoll rounds timeouts up to
+/// milliseconds, which pacing does not tolerate: a burst is due every few hundred microseconds.
 const COARSE_FROM: Duration = Duration::from_millis(100);
 
 /// A readiness event of a device.
@@ -41,7 +41,7 @@ pub(crate) struct Sleeper {
     poll: Poll,
     events: Events,
     timer: Option<FineTimer>,
-    /// When the timer fires next.
+    /// Time at which the timer fires next.
     armed: Option<Instant>,
     clock: Clock,
     busy_poll: BusyPoll,
@@ -70,9 +70,9 @@ impl Sleeper {
         self.registry().register(&mut SourceFd(&descriptor.as_raw_fd()), HANDLER, Interest::READABLE)
     }
 
-    /// Registers a socket for the events that are needed now: readable if this thread receives from
-    /// it, writable only while its send buffer is full. A UDP socket becomes writable with every
-    /// packet that leaves, so that event would otherwise be continuous.
+    /// Registers a socket for the events needed now: readable if this thread receives from it,
+    /// writable only while its send buffer is full. A UDP socket becomes writable with every packet
+    /// that leaves, so that event would otherwise be continuous.
     pub(crate) fn watch<D: Device>(&self, index: usize, socket: &mut ServedSocket<D>) {
         if socket.receives {
             socket.socket.receive_here();
@@ -103,13 +103,13 @@ impl Sleeper {
         }
     }
 
-    /// The thread is about to sleep. It then checks for work once more and calls
+    /// Announces that the thread is about to sleep. It then checks for work once more and calls
     /// [`wait`](Self::wait) in any case. See [`SleepFlag`](crate::sleep_flag::SleepFlag).
     pub(crate) fn announce_sleep(&self) {
         self.waker.announce_sleep();
     }
 
-    /// Sets the timer to `until`, or leaves an earlier setting. False if there is no timer.
+    /// Sets the timer to `until`, or leaves an earlier setting. Returns false if there is no timer.
     fn arm(&mut self, now: Instant, until: Instant) -> bool {
         if self.armed.is_some_and(|armed| now < armed && armed <= until) {
             return true;
@@ -142,7 +142,7 @@ impl Sleeper {
         poll_for(&mut self.poll, &mut self.events, timeout)
     }
 
-    /// Whether the last [`wait`](Self::wait) has seen an event of the handler's descriptor.
+    /// Returns whether the last [`wait`](Self::wait) has seen an event of the handler's descriptor.
     pub(crate) fn has_handler_event(&self) -> bool {
         self.events.iter().any(|event| event.token() == HANDLER)
     }

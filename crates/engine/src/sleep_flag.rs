@@ -18,24 +18,25 @@ use crate::primitives::{AtomicBool, Ordering};
 pub(crate) struct SleepFlag(AtomicBool);
 
 impl SleepFlag {
-    /// The calling thread is about to sleep. It checks for work once more before it does.
+    /// Announces that the calling thread is about to sleep. The thread then checks for work once
+    /// more before it sleeps.
     pub(crate) fn announce(&self) {
         self.0.swap(true, Ordering::AcqRel);
     }
 
-    /// Whether a sleep is announced and no waker has ended it.
+    /// Returns whether a sleep is announced and no waker has ended it.
     pub(crate) fn is_announced(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 
-    /// The sleep has ended, or did not begin.
+    /// Withdraws the announcement: the sleep has ended, or did not begin.
     pub(crate) fn withdraw(&self) {
-        // With a store, the next announcement would not see what wakers did meanwhile.
+        // With a store, the next announcement would not see the concurrent actions of wakers.
         self.0.swap(false, Ordering::AcqRel);
     }
 
-    /// Work was published. Returns true if a sleep was announced: then the caller, and no other
-    /// waker, ends it.
+    /// Ends an announced sleep after work was published. Returns true if a sleep was announced:
+    /// then the caller, and no other waker, wakes the thread.
     pub(crate) fn take(&self) -> bool {
         self.0.swap(false, Ordering::AcqRel)
     }

@@ -20,12 +20,12 @@ pub(crate) struct EngineWaker {
 }
 
 impl EngineWaker {
-    /// The thread is about to sleep and will check for work once more.
+    /// Announces that the thread is about to sleep and will check for work once more.
     pub(crate) fn announce_sleep(&self) {
         self.flag.announce();
     }
 
-    /// The thread is awake.
+    /// Announces that the thread is awake.
     pub(crate) fn announce_awake(&self) {
         self.flag.withdraw();
     }
@@ -59,12 +59,12 @@ impl ArrivalWaker {
         Self { thread, arrived: AtomicBool::new(false) }
     }
 
-    /// Whether a datagram arrived since the last [`take`](Self::take).
+    /// Returns whether a datagram arrived since the last [`take`](Self::take).
     pub(crate) fn has_some(&self) -> bool {
         self.arrived.load(Ordering::SeqCst)
     }
 
-    /// As [`has_some`](Self::has_some), and forgets the arrival.
+    /// Queries like [`has_some`](Self::has_some), and resets the arrival.
     pub(crate) fn take(&self) -> bool {
         // The plain load keeps the cache line shared while nothing arrives.
         self.arrived.load(Ordering::SeqCst) && self.arrived.swap(false, Ordering::SeqCst)
@@ -82,7 +82,7 @@ impl Wake for ArrivalWaker {
     }
 }
 
-/// A poll and the waker registered with it.
+/// Returns a poll and the waker registered with it.
 pub(crate) fn poll_and_waker(token: mio::Token) -> io::Result<(mio::Poll, Arc<EngineWaker>)> {
     let poll = mio::Poll::new()?;
     let waker = mio::Waker::new(poll.registry(), token)?;

@@ -1,4 +1,4 @@
-//! Places the devices and workers of a driver: which processor serves which device.
+//! Placement of a driver's devices and workers: which processor serves which device.
 
 use std::io;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::live::{LiveEnv, serve, serve_sending};
 use crate::settings::DriverSettings;
 use crate::worker::{PollIdle, Spawner, WorkerSettings};
 
-/// How long to wait for the end of a crypto worker's thread. It ends after its current batch.
+/// Time for which to wait for the end of a crypto worker's thread. It ends after its current batch.
 const CRYPTO_WORKER_ENDS_WITHIN: Duration = Duration::from_secs(1);
 
 /// The sockets and workers of a driver.
@@ -49,7 +49,7 @@ pub(super) fn place<D: Device>(
     }
 }
 
-/// `packet`: the driver serves all sockets, crypto workers encrypt and decrypt.
+/// Places for `packet`: the driver serves all sockets, crypto workers encrypt and decrypt.
 fn place_packet<D: Device>(
     settings: &DriverSettings,
     clock: &Clock,
@@ -72,8 +72,8 @@ fn place_packet<D: Device>(
     Ok(DriverParts { sockets: all_local(devices, owner), workers: Workers::of_pool(pool) })
 }
 
-/// `path`: each path worker serves some of the sockets. If there are more processors than sockets,
-/// the driver serves none.
+/// Places for `path`: each path worker serves some of the sockets. If there are more processors
+/// than sockets, the driver serves none.
 fn place_path<D: Device>(
     settings: &DriverSettings,
     clock: &Clock,
@@ -118,7 +118,7 @@ fn place_path<D: Device>(
     Ok(DriverParts { sockets: places, workers: Workers::of_paths(paths, helpers) })
 }
 
-/// `split`: the driver sends, the receive worker receives.
+/// Places for `split`: the driver sends, the receive worker receives.
 fn place_split<D: Device>(
     settings: &DriverSettings,
     clock: &Clock,
@@ -147,8 +147,8 @@ fn place_split<D: Device>(
     Ok(DriverParts { sockets: places, workers: Workers::of_receiver(receiver) })
 }
 
-/// `pipeline`: the driver has the send halves, one worker sends; another one receives for the receive
-/// worker.
+/// Places for `pipeline`: the driver has the send halves, one worker sends; another one receives
+/// for the receive worker.
 fn place_pipeline<D: Device>(
     settings: &DriverSettings,
     clock: &Clock,
@@ -199,22 +199,23 @@ fn place_pipeline<D: Device>(
     Ok(DriverParts { sockets: places, workers: Workers::of_pipeline(sender, receiver, &tally) })
 }
 
-/// The driver serves all of the devices.
+/// Places all devices on the driver.
 fn all_local<D: Device>(devices: Vec<D>, owner: &Waker) -> Vec<Place<LiveEnv<D>>> {
     devices.into_iter().map(|device| Place::Local(serve(device, owner))).collect()
 }
 
-/// A device in two, for a processor that sends and one that receives.
+/// Splits a device for a processor that sends and one that receives.
 fn halves<D: Device>(device: D) -> Result<[D; 2], StartError> {
     device.share().map_err(|error| StartError::System("share a socket", error))
 }
 
-/// A thread of a worker does not begin.
+/// Returns the error of a worker's thread that does not start.
 const fn not_started(error: io::Error) -> StartError {
     StartError::System("start a worker", error)
 }
 
-/// The settings of worker `number`, counted from one, that are the same for all kinds of workers.
+/// Returns the settings of worker `number`, counted from one, that are the same for all kinds of
+/// workers.
 fn worker_settings(settings: &DriverSettings, clock: &Clock, owner: &Waker, number: usize) -> WorkerSettings {
     WorkerSettings {
         name: String::new(),

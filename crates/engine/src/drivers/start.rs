@@ -1,4 +1,4 @@
-//! Starting the drivers of a placement, on threads or for an owner that runs them in steps.
+//! Starts the drivers of a placement, on threads or for an owner that runs them in steps.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
@@ -32,7 +32,7 @@ impl<D: Device> Drivers<D> {
     /// current time.
     ///
     /// Under [`Placement::Connection`] each driver has the same number of devices of its own: first
-    /// those of the first driver, then those of the second.
+    /// the devices of the first driver, then those of the second.
     ///
     /// # Errors
     /// If there is no device, the settings are invalid, the system refuses a poll or a thread, or
@@ -67,8 +67,8 @@ pub(super) struct WithWorkers<D: Device> {
 }
 
 impl<D: Device> WithWorkers<D> {
-    /// Runs the driver's thread. Takes `self` as a whole: a closure that used only the field
-    /// `driver` would not capture the threads, which would then be joined at once.
+    /// Runs the driver's thread. The method takes `self` as a whole: a closure that used only the
+    /// field `driver` would not capture the threads, which would then be joined at once.
     fn run(mut self) {
         self.driver.run();
     }
@@ -141,8 +141,7 @@ impl<D: Device> Started<D> {
         Ok(started)
     }
 
-    /// Lets the drivers run: under `inline` by their callers, and otherwise where `host` moves
-    /// them.
+    /// Starts the drivers: under `inline` callers run them, otherwise `host` moves them.
     pub(super) fn into_drivers(
         self,
         settings: &DriverSettings,

@@ -1,6 +1,6 @@
 //! Stepped drivers: their owner sets the time and runs each turn of their processors.
 //!
-//! Apart from threads they are the same as running drivers. Handles submit requests, and
+//! Except for threads they are the same as running drivers. Handles submit requests, and
 //! [`SteppedDrivers::turn_of`] does what the thread of a processor does between two sleeps. Turns
 //! never overlap, and the owner chooses their order. A run over sockets in memory is therefore a
 //! function of its inputs and that order, and can be compared with a simulation packet by packet.
@@ -22,7 +22,7 @@ use crate::error::StartError;
 use crate::settings::DriverSettings;
 use crate::worker::Spawner;
 
-/// The processors of stepped drivers. Dropping it ends all connections at once, without telling
+/// The processors of stepped drivers. Dropping it ends all connections at once, without notifying
 /// their peers.
 ///
 /// Blocking calls such as [`Drivers::block_on`] wait for turns. They never return on the thread
@@ -32,18 +32,19 @@ pub struct SteppedDrivers<D: Device> {
     clock: ManualClock,
     workers: Vec<Box<dyn WorkerLoop + Send>>,
     drivers: Vec<LiveDriver<D>>,
-    /// The handle that has the only driver, under `inline`.
+    /// The handle to the only driver, under `inline`.
     inline: Option<Drivers<D>>,
 }
 
 impl<D: Device> Drivers<D> {
-    /// As [`start`](Self::start), with this clock and without threads.
+    /// Starts drivers like [`start`](Self::start), with this clock and without threads.
     ///
     /// # Errors
-    /// As `start`, and if the placement is [`Placement::Auto`], which depends on the machine.
+    /// Same errors as `start`; also fails if the placement is [`Placement::Auto`], which depends on
+    /// the machine.
     ///
     /// # Panics
-    /// As `start`.
+    /// Same panics as `start`.
     pub fn start_stepped(
         settings: DriverSettings,
         handle_limits: LimitsOf<D>,
@@ -73,16 +74,16 @@ impl<D: Device> Drivers<D> {
 }
 
 impl<D: Device> SteppedDrivers<D> {
-    /// The number of processors: drivers first, then workers, in the order in which they are
-    /// indexed.
+    /// Returns the number of processors: drivers first, then workers, in the order in which they
+    /// are indexed.
     #[must_use]
     pub fn processor_count(&self) -> usize {
         usize::from(self.inline.is_some()) + self.drivers.len() + self.workers.len()
     }
 
-    /// When the next turn of a processor is due. This is the current time if there is work, and
-    /// `None` if only the application, another processor or a received packet can make it due. Any
-    /// turn, call of a handle or received packet can change the result.
+    /// Returns the time at which the next turn of a processor is due. This is the current time if
+    /// there is work, and `None` if only the application, another processor or a received packet
+    /// can make it due. Any turn, call of a handle or received packet can change the result.
     ///
     /// # Panics
     /// If there is no such processor.
@@ -118,7 +119,7 @@ impl<D: Device> SteppedDrivers<D> {
         }
     }
 
-    /// When the first turn of any processor is due.
+    /// Returns the time at which the first turn of any processor is due.
     #[must_use]
     pub fn due_at(&self) -> Option<Instant> {
         (0..self.processor_count()).filter_map(|processor| self.due_at_of(processor)).min()

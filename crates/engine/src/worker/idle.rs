@@ -1,4 +1,4 @@
-//! How a worker's thread sleeps between turns.
+//! Sleep of a worker's thread between turns.
 
 use std::convert::Infallible;
 use std::io;
@@ -20,7 +20,7 @@ use crate::sleep::{Ready, Sleeper};
 
 /// Sleeps between turns of workers of type `W`.
 pub(crate) trait Idle<W> {
-    /// Called once on the worker's thread.
+    /// Initializes the value on the worker's thread; called once.
     fn begin(&mut self) {}
 
     /// Sleeps until a turn of `worker` is due. If one is due already, only polls for events.
@@ -29,10 +29,10 @@ pub(crate) trait Idle<W> {
 
 /// A worker with sockets. A poll identifies them by their position.
 pub(crate) trait ServesSockets {
-    /// Lets `sleeper` wait for its sockets.
+    /// Makes `sleeper` wait for its sockets.
     fn watch(&mut self, sleeper: &Sleeper);
 
-    /// A socket may be ready.
+    /// Records that a socket may be ready.
     fn note_ready(&mut self, ready: Ready);
 }
 
@@ -50,14 +50,14 @@ impl<D: Device, R: IoRole<LiveEnv<D>>> ServesSockets for IoWorker<LiveEnv<D>, R>
     }
 }
 
-/// An intake wakes the worker.
+/// An intake wakes the worker, so there are no sockets to watch.
 impl<P: Protocol, R: IoRole<IntakeEnv<P, Clock>>> ServesSockets for IoWorker<IntakeEnv<P, Clock>, R> {
     fn watch(&mut self, _sleeper: &Sleeper) {}
 
     fn note_ready(&mut self, _ready: Ready) {}
 }
 
-/// For workers with sockets: sleeps in a poll of the sockets.
+/// Sleep of workers with sockets: in a poll of the sockets.
 pub(crate) struct PollIdle {
     sleeper: Sleeper,
     clock: Clock,
@@ -65,7 +65,7 @@ pub(crate) struct PollIdle {
 }
 
 impl PollIdle {
-    /// Creates it together with the waker that ends the sleep.
+    /// Creates the poll together with the waker that ends the sleep.
     ///
     /// # Errors
     /// If the system refuses a poll.
@@ -92,7 +92,7 @@ impl<W: WorkerLoop + ServesSockets> Idle<W> for PollIdle {
     }
 }
 
-/// For workers without sockets and deadlines: parks the thread.
+/// Sleep of workers without sockets and deadlines: parks the thread.
 pub(super) struct ParkIdle {
     park: Arc<ThreadPark>,
     clock: Clock,
@@ -100,7 +100,7 @@ pub(super) struct ParkIdle {
 }
 
 impl ParkIdle {
-    /// Creates it together with the waker that ends the sleep.
+    /// Creates the value together with the waker that ends the sleep.
     pub(super) fn new(clock: &Clock, busy_poll: Duration) -> (Self, Waker) {
         let park = Arc::new(ThreadPark::default());
         (Self { park: Arc::clone(&park), clock: clock.clone(), busy_poll: BusyPoll::new(busy_poll) }, Waker::from(park))

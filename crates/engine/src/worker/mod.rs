@@ -1,4 +1,4 @@
-//! The threads of workers. The crate `driver` defines the turns of workers; the threads here repeat
+//! Threads of workers. The crate `driver` defines the turns of workers; the threads here repeat
 //! turns, sleep between them, and end when their driver is dropped. A stepped engine has no
 //! threads: its owner runs the turns.
 //!

@@ -12,14 +12,15 @@ use super::thread::{WorkerSettings, WorkerThread};
 
 /// Starts the workers of an engine.
 pub(crate) enum Spawner {
-    /// Each worker gets a thread. Holds the threads until they are [taken](Self::take_threads).
+    /// Each worker gets a thread. The variant holds the threads until they are
+    /// [taken](Self::take_threads).
     Threads(Vec<WorkerThread>),
     /// The owner of the engine runs the workers, in this order.
     Stepped(Vec<Box<dyn WorkerLoop + Send>>),
 }
 
 impl Spawner {
-    /// Starts a thread for each worker.
+    /// Creates a spawner that starts a thread for each worker.
     pub(crate) fn threads() -> Self {
         Self::Threads(Vec::new())
     }
@@ -43,7 +44,7 @@ impl Spawner {
         Ok(owner)
     }
 
-    /// Starts a worker without sockets, which parks when it is idle. `make` as in
+    /// Starts a worker without sockets, which parks when it is idle. `make` has the same role as in
     /// [`spawn_polling`](Self::spawn_polling).
     ///
     /// # Errors

@@ -18,22 +18,22 @@ use crate::clock::Clock;
 /// The settings of a worker's thread.
 pub(crate) struct WorkerSettings {
     pub(crate) name: String,
-    /// The core that it is pinned to, if any.
+    /// The core to which it is pinned, if any.
     pub(crate) core: Option<usize>,
     pub(crate) clock: Clock,
-    /// How long it polls for work before it sleeps.
+    /// Time for which it polls for work before it sleeps.
     pub(crate) busy_poll: Duration,
     /// Wakes its driver.
     pub(crate) owner: Waker,
-    /// How long the driver waits for the end of the thread.
+    /// Time for which the driver waits for the end of the thread.
     pub(crate) join_within: Duration,
     /// The consequence of a panic, for the log.
     pub(crate) if_it_panics: &'static str,
 }
 
 /// A running thread. Dropping this waits for the end of the thread for a limited time, because
-/// sockets, keys and wakers are provided by the application and may hang. The driver's end of the
-/// worker is dropped before, which makes the thread end.
+/// sockets, keys and wakers come from the application and may hang. The driver's end of the worker
+/// is dropped first, which makes the thread end.
 pub(crate) struct WorkerThread {
     name: String,
     thread: Option<JoinHandle<()>>,
@@ -91,7 +91,7 @@ impl Drop for WorkerThread {
     }
 }
 
-/// The main function of the thread.
+/// Runs the thread's main function.
 fn run<W: WorkerLoop, R: Idle<W>>(settings: &WorkerSettings, mut worker: W, mut idle: R, ends: Sender<Infallible>) {
     pin_to(settings.core);
     idle.begin();

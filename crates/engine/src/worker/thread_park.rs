@@ -20,7 +20,7 @@ impl ThreadPark {
         let _first = self.thread.set(current());
     }
 
-    /// Work was published: ends an announced sleep.
+    /// Ends an announced sleep after work was published.
     pub(crate) fn unpark(&self) {
         if self.flag.take()
             && let Some(thread) = self.thread.get()
