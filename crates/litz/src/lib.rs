@@ -3,8 +3,8 @@
 //!
 //! An [`Endpoint`] owns sockets and runs connections on them; a [`Connection`] is QUIC v1 (RFC
 //! 9000) or v2 (RFC 9369) with TLS 1.3; its [`SendStream`]s and [`RecvStream`]s are
-//! [`std::io::Write`] and [`std::io::Read`]. Every call that may wait has a blocking form and one that
-//! ends in `_async`; the latter run on any executor.
+//! [`std::io::Write`] and [`std::io::Read`]. Every call that may wait has a blocking form and one
+//! whose name ends in `_async`; the latter runs on any executor.
 //!
 //! # Connecting
 //!
@@ -77,7 +77,7 @@
 //! A [`Class`] gives a message or a stream a priority, a rate limit with a burst, and a set of
 //! paths that it may use. A connection has a rate limit and a priority among the connections of its
 //! processor; with [`Placement::Connection`] it can choose its processor ([`ConnectOptions`]).
-//! Classes are not sent to the peer: each side sets them for the data that it sends.
+//! Classes are not sent to the peer: each side sets them for its own data.
 //!
 //! ```
 //! # use litz::units::Rate;
@@ -104,8 +104,8 @@
 //! # Several paths
 //!
 //! A connection uses one path for each pair of sockets and addresses. Both sides must allow several
-//! ([`TransportConfig::max_paths`]). The side that connected requests them, and
-//! [`Connection::next_path_event`] reports what becomes of each request.
+//! paths ([`TransportConfig::max_paths`]). The side that connected requests them, and
+//! [`Connection::next_path_event`] reports the outcome of each request.
 //!
 //! ```
 //! # use litz::identity::{self, KeyPair};
@@ -158,7 +158,7 @@
 //!
 //! # Features
 //!
-//! None is on by default.
+//! No feature is enabled by default.
 //!
 //! | feature | adds |
 //! |---|---|
@@ -188,17 +188,19 @@ pub use quic_endpoint::{
     TransportError, UdpSocket, UdpSocketOptions, Version, Versions, WorkerPoolStats, WorkerStats, WriteError, identity,
     paths,
 };
-/// TCP/IP in this process, on TUN and TAP devices and Ethernet interfaces. With the feature `tcp`.
+/// TCP/IP in this process, on TUN and TAP devices and Ethernet interfaces. Requires the feature
+/// `tcp`.
 #[cfg(feature = "tcp")]
 pub use tcp_stack as tcp;
-/// File transfers: trees of files over one authenticated connection, resumable and verified. With the feature
-/// `transfer`.
+/// File transfers: trees of files over one authenticated connection, resumable and verified.
+/// Requires the feature `transfer`.
 #[cfg(feature = "transfer")]
 pub use transfer;
-/// Durations, rates and sizes, as [`TransportConfig`] takes them.
+/// Durations, rates and sizes used by [`TransportConfig`].
 pub use units;
 
-/// The code in documents is compiled with the documentation's; `tests/documents.rs` asserts that all is.
+/// Code blocks of documents, compiled with the documentation; `tests/documents.rs` asserts that
+/// every document is included.
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../../../README.md")]

@@ -1,4 +1,4 @@
-//! A connection with the daemon: requests of any thread, and one thread that takes the replies.
+//! A connection with the daemon: requests from any thread, and one thread that takes the replies.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,17 +15,17 @@ use forward::message::Failure;
 use rings::packets;
 use rustix::net::{Shutdown, SocketFlags, shutdown, sockopt};
 
-/// The time for the daemon's first reply.
+/// Time limit for the daemon's first reply.
 const PROMPT: Duration = Duration::from_secs(15);
 
-/// The daemon's answer to a request: what it passes, or why it does not.
+/// The daemon's answer to a request: the passed descriptors, or the reason for a refusal.
 type Answer = Result<Vec<OwnedFd>, Failure>;
 
-/// The daemon has ended the connection with this program, or has ended itself.
+/// Error: the daemon has ended the connection with this program, or has ended itself.
 #[derive(Debug)]
 pub(super) struct Ended;
 
-/// A connection with the daemon. It ends when this is dropped, and the thread with it.
+/// A connection with the daemon. Dropping this ends the connection and the thread.
 #[derive(Debug)]
 pub(super) struct Link {
     shared: Arc<Shared>,
@@ -41,12 +41,12 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Waiting {
     next: u32,
-    /// There was a request.
+    /// Whether there was a request.
     has_asked: bool,
-    /// There was an answer to one.
+    /// Whether a request was answered.
     has_answered: bool,
     is_over: bool,
-    /// The numbers in use, and where the answer to each goes, until it has come.
+    /// Numbers in use, each with the channel for its answer until that has arrived.
     by_number: BTreeMap<u32, Option<SyncSender<Answer>>>,
 }
 
@@ -54,7 +54,7 @@ impl Link {
     /// Connects to the daemon at `path`.
     pub(super) fn open(path: &Path, name: &ProgramName, asks_for_rings: bool) -> io::Result<Self> {
         let socket = packets::connect_to(path, SocketFlags::empty())?;
-        // It will see all data of the program.
+        // The daemon will see all data of the program.
         if sockopt::socket_peercred(&socket)?.uid != rustix::process::geteuid() {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it runs as another user"));
         }
@@ -76,13 +76,14 @@ impl Link {
         Ok(Self { shared, asks_for_rings })
     }
 
-    /// Whether the daemon has ended it.
+    /// Returns whether the daemon has ended the connection.
     pub(super) fn is_over(&self) -> bool {
         lock(&self.shared.waiting).is_over
     }
 
-    /// Whether the daemon knows rings: their request is the first one, and a daemon that does not know them ends
-    /// the connection in place of an answer. None if it was not asked, or has not answered yet.
+    /// Returns whether the daemon supports rings: the request for them is the first one, and a
+    /// daemon that does not support them ends the connection instead of answering. Returns `None`
+    /// if the request was not made, or not answered yet.
     pub(super) fn knows_rings(&self) -> Option<bool> {
         let waiting = lock(&self.shared.waiting);
         match waiting.has_answered {
@@ -92,12 +93,12 @@ impl Link {
         }
     }
 
-    /// Asks for a connection, and waits for the answer.
+    /// Requests a connection, and waits for the answer.
     pub(super) fn connect(&self, socket: SocketFrom, target: &Target) -> Result<Answer, Ended> {
         let (number, answer) = lock(&self.shared.waiting).add().ok_or(Ended)?;
         let request = Request::Connect { number, socket, target: target.clone() };
         if packets::send(self.shared.socket.as_fd(), &request.encode(), &[]).is_err() {
-            // Perhaps before the thread knows.
+            // The thread may not know yet.
             lock(&self.shared.waiting).is_over = true;
             return Err(Ended);
         }
@@ -107,13 +108,14 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // It fails only if the daemon has gone.
+        // The call fails only if the daemon is gone.
         let _over = shutdown(&self.shared.socket, Shutdown::Both);
     }
 }
 
 impl Shared {
-    /// Takes replies until the connection ends. Those who wait then learn that no answer comes.
+    /// Takes replies until the connection ends. Waiting callers then learn that no answer will
+    /// come.
     fn take_replies(&self, buffer: &mut [u8]) {
         let ended = loop {
             let result = match receive(&self.socket, buffer) {
@@ -128,7 +130,7 @@ impl Shared {
         if let Err(error) = ended {
             tracing::warn!(%error, "the daemon");
         }
-        // A daemon that breaks the rules gets no more requests.
+        // A daemon that violates the protocol gets no more requests.
         let _over = shutdown(&self.socket, Shutdown::Both);
         let mut waiting = lock(&self.waiting);
         waiting.is_over = true;
@@ -137,7 +139,8 @@ impl Shared {
 }
 
 impl Waiting {
-    /// A number that is not in use, and what will be said about it. None if the connection has ended.
+    /// Returns an unused number, and the channel for its answer. Returns `None` if the connection
+    /// has ended.
     fn add(&mut self) -> Option<(u32, Receiver<Answer>)> {
         if self.is_over {
             return None;
@@ -152,7 +155,7 @@ impl Waiting {
         Some((number, answer))
     }
 
-    /// To the next one of the numbers that programs choose.
+    /// Advances to the next of the numbers that programs choose.
     const fn advance(&mut self) {
         self.next = self.next.wrapping_add(1) & !FROM_DAEMON;
     }
@@ -169,7 +172,7 @@ impl Waiting {
         };
         self.has_answered = true;
         let is_last = answer.is_err();
-        // The channel has space for the one answer. It cannot be sent if the caller was unwound.
+        // The channel has space for the one answer. Sending fails if the caller was unwound.
         let _gone = self.by_number.get_mut(&number).and_then(Option::take).map(|give| give.try_send(answer));
         if is_last {
             self.by_number.remove(&number);
@@ -178,7 +181,7 @@ impl Waiting {
     }
 }
 
-/// The next reply, and what came with it. None at the end.
+/// Returns the next reply with its descriptors. Returns `None` at the end.
 fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Option<(Reply, Vec<OwnedFd>)>> {
     loop {
         match packets::receive(socket.as_fd(), buffer, packets::DESCRIPTORS_MAX) {
@@ -190,7 +193,7 @@ fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Option<(Reply, Vec
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(io::ErrorKind::TimedOut.into()),
-            // It has not taken what this program sent.
+            // The daemon has not read the data that this program sent.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
             Err(error) => return Err(error),
         }

@@ -1,8 +1,10 @@
-//! Connections through `litz daemon`: one connection of Litz to a far host, for all programs of a user.
+//! Connections through `litz daemon`: one Litz connection to a remote host, for all programs of a
+//! user.
 //!
-//! A program asks the daemon of its user for a connection to a target that the far host reaches, and gets
-//! a [`Stream`]. Its bytes lie in memory that the program and the daemon share, if the daemon can do that;
-//! otherwise in a socket. The interface is specified in `docs/spec/daemon.md`.
+//! A program requests a connection to a target that the remote host can reach from the daemon of
+//! its user, and gets a [`Stream`]. Its bytes lie in memory that the program and the daemon share,
+//! if the daemon supports that; otherwise in a socket. The interface is specified in
+//! `docs/spec/daemon.md`.
 //!
 //! ```no_run
 //! use std::io::{Read, Write};

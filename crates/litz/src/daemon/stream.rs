@@ -8,19 +8,20 @@ use std::time::Duration;
 
 use rustix::net::sockopt::set_socket_linger;
 
-/// A connection that the daemon carries to a target. Dropping it before [`finish`](Self::finish) resets it,
-/// so that the target does not take cut data for complete.
+/// A connection that the daemon carries to a target. Dropping it before [`finish`](Self::finish)
+/// resets it, so that the target does not treat truncated data as complete.
 ///
-/// Reading and writing fail with [`ConnectionReset`](io::ErrorKind::ConnectionReset) if the target has reset
-/// the connection, the connection to the far host is lost, or the daemon has ended.
+/// Reading and writing fail with [`ConnectionReset`](io::ErrorKind::ConnectionReset) if the target
+/// has reset the connection, the connection to the remote host is lost, or the daemon has ended.
 #[derive(Debug)]
 pub struct Stream {
     read: ReadHalf,
     write: WriteHalf,
 }
 
-/// The reading half of a [`Stream`]. Dropping it before the end tells the daemon that nothing is read any
-/// more: the connection is reset when more arrives. A socket stays until both halves are dropped.
+/// The reading half of a [`Stream`]. Dropping it before the end tells the daemon that reading has
+/// stopped: the connection is reset when more data arrives. A socket remains until both halves are
+/// dropped.
 #[derive(Debug)]
 pub struct ReadHalf(Kind<rings::Reader>);
 
@@ -29,12 +30,12 @@ pub struct ReadHalf(Kind<rings::Reader>);
 #[derive(Debug)]
 pub struct WriteHalf(Kind<rings::Writer>);
 
-/// Where the bytes lie.
+/// Location of the bytes.
 #[derive(Debug)]
 enum Kind<R> {
-    /// In memory that is shared with the daemon.
+    /// Memory that is shared with the daemon.
     Rings(R),
-    /// In a connection of the kernel inside this host.
+    /// A connection of the kernel inside this host.
     Socket(Arc<TcpStream>),
 }
 
@@ -52,46 +53,46 @@ impl Stream {
         Ok(Self { read: ReadHalf(Kind::Socket(Arc::clone(&socket))), write: WriteHalf(Kind::Socket(socket)) })
     }
 
-    /// Both halves, for two threads.
+    /// Splits the stream into both halves, for two threads.
     #[must_use]
     pub fn split(self) -> (ReadHalf, WriteHalf) {
         (self.read, self.write)
     }
 
-    /// Whether the bytes lie in memory that is shared with the daemon, and not in a socket.
+    /// Returns whether the bytes lie in memory that is shared with the daemon, and not in a socket.
     #[must_use]
     pub const fn shares_memory(&self) -> bool {
         matches!(self.read.0, Kind::Rings(_))
     }
 
-    /// As [`WriteHalf::finish`].
+    /// Finishes the stream; see [`WriteHalf::finish`].
     ///
     /// # Errors
-    /// As [`WriteHalf::finish`].
+    /// Same errors as [`WriteHalf::finish`].
     pub fn finish(&mut self) -> io::Result<()> {
         self.write.finish()
     }
 
-    /// As [`ReadHalf::set_timeout`].
+    /// Sets the read timeout; see [`ReadHalf::set_timeout`].
     ///
     /// # Errors
-    /// As [`ReadHalf::set_timeout`].
+    /// Same errors as [`ReadHalf::set_timeout`].
     pub fn set_read_timeout(&self, time_max: Option<Duration>) -> io::Result<()> {
         self.read.set_timeout(time_max)
     }
 
-    /// As [`WriteHalf::set_timeout`].
+    /// Sets the write timeout; see [`WriteHalf::set_timeout`].
     ///
     /// # Errors
-    /// As [`WriteHalf::set_timeout`].
+    /// Same errors as [`WriteHalf::set_timeout`].
     pub fn set_write_timeout(&self, time_max: Option<Duration>) -> io::Result<()> {
         self.write.set_timeout(time_max)
     }
 }
 
 impl ReadHalf {
-    /// The longest time that a call waits for bytes: it fails with [`TimedOut`](io::ErrorKind::TimedOut)
-    /// then. None, the default, is for ever.
+    /// Sets the maximum time that a call waits for bytes before it fails with
+    /// [`TimedOut`](io::ErrorKind::TimedOut). `None`, the default, waits indefinitely.
     ///
     /// # Errors
     /// If the time is zero.
@@ -104,8 +105,8 @@ impl ReadHalf {
 }
 
 impl WriteHalf {
-    /// Ends the data in order. What was written before is delivered, also if the stream is dropped then and
-    /// the target sends nothing more. Repeated calls have no effect.
+    /// Ends the data in order. Data written before is delivered, even if the stream is then dropped
+    /// and the target sends nothing more. Repeated calls have no effect.
     ///
     /// # Errors
     /// The system's error of a socket.
@@ -117,7 +118,7 @@ impl WriteHalf {
             }
             Kind::Socket(socket) => {
                 match socket.shutdown(Shutdown::Write) {
-                    // It has ended in both directions, or was reset; reading tells which.
+                    // The stream has ended in both directions, or was reset; reading tells which.
                     Err(error) if error.kind() == io::ErrorKind::NotConnected => {}
                     result => result?,
                 }
@@ -126,8 +127,8 @@ impl WriteHalf {
         }
     }
 
-    /// The longest time that a call waits for space: it fails with [`TimedOut`](io::ErrorKind::TimedOut)
-    /// then. None, the default, is for ever.
+    /// Sets the maximum time that a call waits for space before it fails with
+    /// [`TimedOut`](io::ErrorKind::TimedOut). `None`, the default, waits indefinitely.
     ///
     /// # Errors
     /// If the time is zero.
@@ -149,7 +150,8 @@ impl Read for ReadHalf {
 }
 
 impl Write for WriteHalf {
-    /// Copies bytes from the start of `bytes`, at least one if there is any, and returns how many that was.
+    /// Copies bytes from the start of `bytes`, at least one if there are any, and returns their
+    /// number.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.0 {
             Kind::Rings(writer) => writer.write(bytes),
@@ -157,7 +159,7 @@ impl Write for WriteHalf {
         }
     }
 
-    /// Does nothing: what was written leaves at once.
+    /// Does nothing: written bytes leave at once.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -179,7 +181,7 @@ impl Write for Stream {
     }
 }
 
-/// The kernel says of a socket whose time is over that it would block.
+/// Converts the kernel's error for a socket timeout, which says that the call would block.
 fn timed_out(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { error }
 }
