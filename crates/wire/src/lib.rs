@@ -3,7 +3,7 @@
 //! Parsing turns bytes into values that satisfy the format; encoding turns values into bytes. This
 //! crate keeps no state, reads no clock, draws no randomness and does not encrypt. QUIC packets are
 //! parsed with their protection still on ([`quic::parse_packet`]). The caller removes the
-//! protection and reads the frames ([`quic::Frame::parse`]).
+//! protection and parses the frames ([`quic::Frame::parse`]).
 //!
 //! Three rules hold for every function:
 //!
@@ -28,8 +28,8 @@
 //! | [`checksum`] | the checksum of all but QUIC and Ethernet | RFC 1071 |
 //! | [`segmentation`] | headers of the packets of one super-packet | |
 //!
-//! Start with [`quic`], which has the map of its modules, or with [`ip`]: the payload of a packet
-//! is read by the module of its protocol.
+//! Start with [`quic`], which has the map of its modules, or with [`ip`]: the module of each
+//! protocol parses its payload.
 #![forbid(unsafe_code)]
 
 pub mod arp;

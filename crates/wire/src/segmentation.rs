@@ -1,9 +1,9 @@
-//! The headers of the packets of one super-packet: segmentation offload (GSO) makes them of its headers, and
-//! receive offload (GRO) joins packets that have such headers.
+//! Headers of the packets of one super-packet: segmentation offload (GSO) derives them from its
+//! headers, and receive offload (GRO) joins packets with such headers.
 //!
-//! Each packet has a copy of the super-packet's headers but for its length, its checksums, the IPv4
-//! identification, which counts the packets, and the TCP sequence number. Some TCP flags belong to the
-//! first or the last packet.
+//! Each packet has a copy of the super-packet's headers except for its length, its checksums, the
+//! IPv4 identification, which counts the packets, and the TCP sequence number. Some TCP flags
+//! belong to the first or the last packet.
 
 #[cfg(test)]
 mod tests;
@@ -14,15 +14,15 @@ pub const TCP_FLAGS_OF_LAST: u8 = 0x01 | 0x08;
 /// TCP flag that only the first packet has: CWR (RFC 3168, section 6.1).
 pub const TCP_FLAG_OF_FIRST: u8 = 0x80;
 
-/// TCP flags that all packets may have: ACK and ECE. Others concern one segment alone.
+/// TCP flags that all packets may have: ACK and ECE. Other flags concern one segment alone.
 pub const TCP_FLAGS_OF_ALL: u8 = 0x10 | 0x40;
 
 /// Offset of the flags in a TCP header (RFC 9293, section 3.1).
 pub const TCP_FLAGS_OFFSET: usize = 13;
 
-/// Whether `next` is the IP header that segmentation gives to packet `index`, counted from zero, if `first`
-/// is that of packet 0. Lengths and checksums are not compared. Both have only their headers, with options
-/// or extension headers.
+/// Returns whether `next` is the IP header that segmentation gives to packet `index`, counted from
+/// zero, if `first` is the header of packet 0. Lengths and checksums are not compared. Both slices
+/// contain only the headers, with options or extension headers.
 ///
 /// # Panics
 /// If a header is shorter than its version requires.
@@ -38,8 +38,9 @@ pub fn continues_ip(first: &[u8], next: &[u8], index: u16) -> bool {
         && first[12..] == next[12..]
 }
 
-/// Whether `next` is the TCP header that segmentation gives to a segment that begins `offset` bytes after
-/// that of `first`. Checksums are not compared. Both have only their headers, with options.
+/// Returns whether `next` is the TCP header that segmentation gives to a segment that begins
+/// `offset` bytes after the segment of `first`. Checksums are not compared. Both slices contain
+/// only the headers, with options.
 ///
 /// # Panics
 /// If a header is shorter than 20 bytes.

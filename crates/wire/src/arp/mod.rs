@@ -14,7 +14,7 @@ pub const PACKET_LEN: usize = 28;
 /// Hardware type Ethernet, protocol type IPv4, and the lengths of their addresses.
 const FORMAT: [u8; 6] = [0, 1, (EtherType::IPV4.0 >> 8) as u8, EtherType::IPV4.0 as u8, 6, 4];
 
-/// What a packet is for.
+/// Purpose of a packet.
 #[derive(Debug, Copy, Clone, Eq, PartialEq, Hash)]
 pub struct Operation(
     /// The number on the wire.
@@ -31,7 +31,7 @@ impl Operation {
 /// A request or a reply.
 #[derive(Debug, Copy, Clone, Eq, PartialEq)]
 pub struct Packet {
-    /// Request, reply, or what other RFCs define.
+    /// Request, reply, or an operation that other RFCs define.
     pub operation: Operation,
     /// The sender's Ethernet address.
     pub sender_mac: MacAddress,
@@ -43,18 +43,19 @@ pub struct Packet {
     pub target_ip: Ipv4Addr,
 }
 
-/// The bytes are no ARP packet of IPv4 on Ethernet. The sender or the network is at fault.
+/// Error: the bytes are not an ARP packet for IPv4 on Ethernet. The sender or the network is at
+/// fault.
 #[derive(Debug, Copy, Clone, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum ParseError {
     /// The packet ends too early.
     Truncated,
-    /// The addresses are not those of Ethernet and IPv4.
+    /// The addresses are not Ethernet and IPv4 addresses.
     Format,
 }
 
 impl Packet {
-    /// Reads the packet at the start of `bytes`. What follows is padding.
+    /// Parses the packet at the start of `bytes`. The bytes after it are padding.
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let (&format, rest) = bytes.split_first_chunk().ok_or(ParseError::Truncated)?;
         let (&operation, rest) = rest.split_first_chunk().ok_or(ParseError::Truncated)?;

@@ -11,13 +11,14 @@ use crate::ip::protocol::Protocol;
 #[cfg(test)]
 mod tests;
 
-/// The ones' complement sum of `bytes`, added to `initial`. An odd last byte counts as the upper
-/// half of a word, so only the last piece of divided data may have an odd length.
+/// Returns the ones' complement sum of `bytes`, added to `initial`. An odd last byte counts as the
+/// upper half of a word, so only the last piece of divided data may have an odd length.
 #[inline]
 pub fn sum(bytes: &[u8], initial: u16) -> u16 {
-    // The sum is the same in either byte order (RFC 1071, section 2, B), so words are added in the
-    // order of the machine. Words of 128 bits take two additions with carry each. The loop calls
-    // nothing: a call that is not inlined, as without link-time optimisation, would cost more than it.
+    // The sum is the same in either byte order (RFC 1071, section 2, B), so words are added in
+    // machine order. Words of 128 bits take two additions with carry each. The loop contains no
+    // calls: a call that is not inlined, as without link-time optimisation, would cost more than
+    // the loop body.
     let (mut total, mut carries) = (0_u128, 0_u64);
     let (words, rest) = bytes.as_chunks();
     for word in words {
@@ -45,7 +46,7 @@ pub fn sum(bytes: &[u8], initial: u16) -> u16 {
     add(u16::from_be(fold(total)), initial)
 }
 
-/// The ones' complement sum of two sums.
+/// Returns the ones' complement sum of two sums.
 #[inline]
 pub const fn add(a: u16, b: u16) -> u16 {
     let (sum, carry) = a.overflowing_add(b);
@@ -60,9 +61,9 @@ pub const fn replace(sum: u16, old: u16, new: u16) -> u16 {
     add(add(sum, !old), new)
 }
 
-/// The sum of the pseudo-header that TCP, UDP and ICMPv6 include in their checksum (RFC 9293,
-/// section 3.1; RFC 8200, section 8.1). `transport_len` counts the bytes of the transport header
-/// and of the data. Both addresses must be of one version.
+/// Returns the sum of the pseudo-header that TCP, UDP and ICMPv6 include in their checksum (RFC
+/// 9293, section 3.1; RFC 8200, section 8.1). `transport_len` counts the bytes of the transport
+/// header and of the data. Both addresses must be of one version.
 #[inline]
 pub fn pseudo_header(source: IpAddr, destination: IpAddr, protocol: Protocol, transport_len: u32) -> u16 {
     let addresses = add(address(source), address(destination));
@@ -80,8 +81,8 @@ pub fn fill_ipv4(header: &mut [u8]) {
     fill(header, 10, 0);
 }
 
-/// Writes the checksum of `bytes`, whose field is at `offset`; `initial` is the sum of what else it
-/// covers. Panics if the field is not inside.
+/// Writes the checksum of `bytes`, whose field is at `offset`; `initial` is the sum of the other
+/// covered bytes. Panics if the field is not inside `bytes`.
 #[inline]
 pub(crate) fn fill(bytes: &mut [u8], offset: usize, initial: u16) {
     bytes[offset..offset + 2].fill(0);
@@ -97,13 +98,13 @@ fn address(address: IpAddr) -> u16 {
     }
 }
 
-/// The two halves of a word, added without losing the carry.
+/// Returns the sum of the two halves of a word, without losing the carry.
 #[inline]
 const fn halves(word: u64) -> u64 {
     (word & 0xffff_ffff) + (word >> 32)
 }
 
-/// A sum of 16-bit words modulo 2^16 - 1; zero only for zero.
+/// Reduces a sum of 16-bit words modulo 2^16 - 1; zero only for zero.
 #[inline]
 const fn fold(sum: u64) -> u16 {
     let sum = halves(halves(sum));

@@ -9,13 +9,13 @@ mod tests;
 /// Length of a header.
 pub const HEADER_LEN: usize = 14;
 
-/// Values from here on are types; smaller ones are lengths of IEEE 802.3 (RFC 894).
+/// Smallest type; smaller values are lengths of IEEE 802.3 (RFC 894).
 const ETHER_TYPE_MIN: u16 = 0x0600;
 
 /// An Ethernet address.
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Default)]
 pub struct MacAddress(
-    /// The bytes, in the order of the wire.
+    /// The bytes, in wire order.
     pub [u8; 6],
 );
 
@@ -23,13 +23,13 @@ impl MacAddress {
     /// All stations.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
-    /// Whether the address names a group of stations, or all.
+    /// Returns whether the address names a group of stations, or all of them.
     pub const fn is_multicast(self) -> bool {
         self.0[0] & 1 != 0
     }
 
-    /// The address to which packets for a multicast address are sent (RFC 1112, section 6.4; RFC
-    /// 2464, section 7), or `None` for other addresses.
+    /// Returns the address to which packets for a multicast address are sent (RFC 1112, section
+    /// 6.4; RFC 2464, section 7), or `None` for other addresses.
     pub fn for_multicast(group: IpAddr) -> Option<Self> {
         if !group.is_multicast() {
             return None;
@@ -47,7 +47,7 @@ impl MacAddress {
     }
 }
 
-/// As in `02:00:5e:10:00:01`.
+/// Formats the address like `02:00:5e:10:00:01`.
 impl fmt::Display for MacAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, c, d, e, g] = self.0;
@@ -97,7 +97,7 @@ impl fmt::Debug for EtherType {
 /// The header of a frame.
 #[derive(Debug, Copy, Clone, Eq, PartialEq)]
 pub struct Header {
-    /// The station or stations that the frame is for.
+    /// The station or stations that should receive the frame.
     pub destination: MacAddress,
     /// The station that sent the frame.
     pub source: MacAddress,
@@ -105,7 +105,7 @@ pub struct Header {
     pub ether_type: EtherType,
 }
 
-/// The bytes are no Ethernet frame with a type. The sender or the network is at fault.
+/// Error: the bytes are not an Ethernet frame with a type. The sender or the network is at fault.
 #[derive(Debug, Copy, Clone, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum ParseError {
@@ -117,7 +117,7 @@ pub enum ParseError {
 }
 
 impl Header {
-    /// Reads the header at the start of `bytes`. Returns the payload, too, which may end with
+    /// Parses the header at the start of `bytes`. Also returns the payload, which may end with
     /// padding.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), ParseError> {
@@ -135,7 +135,7 @@ impl Header {
         Ok((header, payload))
     }
 
-    /// Appends the header. Padding to the least length of a frame is left to the link.
+    /// Appends the header. The link pads frames to the minimum length.
     ///
     /// # Panics
     ///

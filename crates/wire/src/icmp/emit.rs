@@ -1,4 +1,4 @@
-//! Writing of both versions.
+//! Encoding of both versions.
 
 use std::net::IpAddr;
 
@@ -7,14 +7,14 @@ use super::{HEADER_LEN, Message, v4, v6};
 use crate::checksum;
 use crate::ip::{IPV4_HEADER_LEN, IPV6_HEADER_LEN, Protocol};
 
-/// The largest packet with an ICMP error (RFC 1812, section 4.3.2.3). It SHOULD quote as much as
-/// fits.
+/// Maximum length of a packet with an ICMP error (RFC 1812, section 4.3.2.3). The error SHOULD
+/// quote as much as fits.
 const IPV4_ERROR_LEN_MAX: usize = 576;
 
-/// The least MTU of IPv6, which errors must not exceed (RFC 4443, section 2.4, (c)).
+/// Minimum MTU of IPv6, which errors must not exceed (RFC 4443, section 2.4, (c)).
 const IPV6_ERROR_LEN_MAX: usize = 1280;
 
-/// The part of a packet that an error message may quote. [`Message::emit`] shortens longer
+/// Returns the part of a packet that an error message may quote. [`Message::emit`] shortens longer
 /// quotations to it.
 #[inline]
 pub fn quotable(packet: &[u8], is_ipv6: bool) -> &[u8] {
@@ -26,17 +26,17 @@ pub fn quotable(packet: &[u8], is_ipv6: bool) -> &[u8] {
     packet.get(..max).unwrap_or(packet)
 }
 
-/// How one version writes a message other than those of neighbor discovery.
+/// Encoding of a message in one version, except for neighbor discovery.
 struct Form<'a> {
     ty: u8,
     code: u8,
-    /// What follows the checksum, in two parts.
+    /// The bytes after the checksum, in two parts.
     word: [u8; 4],
     rest: &'a [u8],
 }
 
 impl Message<'_> {
-    /// Length of the message in a packet of the version.
+    /// Returns the length of the message in a packet of the version.
     pub fn len(&self, is_ipv6: bool) -> usize {
         match self {
             Self::Ndp(message) => 4 + message.body_len(),
@@ -45,7 +45,7 @@ impl Message<'_> {
         }
     }
 
-    /// Never true.
+    /// Returns false: a message is never empty.
     pub const fn is_empty(&self) -> bool {
         false
     }
@@ -92,7 +92,7 @@ impl Message<'_> {
         if is_ipv6 { self.form_v6() } else { self.form_v4() }
     }
 
-    /// RFC 792.
+    /// Returns the ICMP form (RFC 792).
     fn form_v4(&self) -> Form<'_> {
         let too_big = |mtu: u32, quoted| {
             let [high, low] = u16::try_from(mtu).unwrap_or(u16::MAX).to_be_bytes();
@@ -120,7 +120,7 @@ impl Message<'_> {
         }
     }
 
-    /// RFC 4443.
+    /// Returns the ICMPv6 form (RFC 4443).
     fn form_v6(&self) -> Form<'_> {
         let error =
             |ty, code, word: u32, quoted| Form { ty, code, word: word.to_be_bytes(), rest: quotable(quoted, true) };
@@ -142,10 +142,10 @@ impl Message<'_> {
     }
 }
 
-/// RFC 4443, section 3.4.
+/// Parameter Problem code of RFC 4443, section 3.4.
 const UNRECOGNIZED_NEXT_HEADER: u8 = 1;
 
-/// RFC 8200, section 3.
+/// Offset of the Next Header field (RFC 8200, section 3).
 const NEXT_HEADER_OFFSET: u32 = 6;
 
 fn echo(ty: u8, id: u16, seq: u16, data: &[u8]) -> Form<'_> {

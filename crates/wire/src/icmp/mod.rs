@@ -1,7 +1,7 @@
 //! ICMP (RFC 792) and ICMPv6 (RFC 4443): both versions behind one type.
 //!
-//! The addresses of the packet tell the version. [`Message::parse`] verifies the checksum, which
-//! covers the addresses in ICMPv6. [`Message::emit`] writes a complete message.
+//! The addresses of the packet determine the version. [`Message::parse`] verifies the checksum,
+//! which covers the addresses in ICMPv6. [`Message::emit`] writes a complete message.
 //!
 //! Error messages quote the start of the packet that caused them. [`Packet::parse_quoted`] reads
 //! it. A received quotation is as untrusted as any packet: anyone may send it. A transport must
@@ -22,8 +22,8 @@ mod unreachable;
 pub use emit::quotable;
 pub use unreachable::Unreachable;
 
-/// Type, code, checksum and four bytes that depend on the type. Shorter messages of known types do
-/// not exist.
+/// Length of type, code, checksum and four bytes that depend on the type. Shorter messages of known
+/// types do not exist.
 pub const HEADER_LEN: usize = 8;
 
 /// Types of ICMP messages (RFC 792).
@@ -43,7 +43,7 @@ mod v6 {
     pub(super) const PACKET_TOO_BIG: u8 = 2;
     pub(super) const TIME_EXCEEDED: u8 = 3;
     pub(super) const PARAMETER_PROBLEM: u8 = 4;
-    /// Types from here on are no errors (RFC 4443, section 2.1).
+    /// Smallest type that is not an error (RFC 4443, section 2.1).
     pub(super) const INFORMATIONAL: u8 = 128;
     pub(super) const ECHO_REQUEST: u8 = 128;
     pub(super) const ECHO_REPLY: u8 = 129;
@@ -53,36 +53,36 @@ mod v6 {
 /// A message of either version.
 #[derive(Debug, Copy, Clone, Eq, PartialEq)]
 pub enum Message<'a> {
-    /// The receiver shall send the data back.
+    /// Request to send the data back.
     EchoRequest {
-        /// Tells programs of the sender apart.
+        /// Identifier that distinguishes programs of the sender.
         id: u16,
-        /// Tells requests apart.
+        /// Sequence number that distinguishes requests.
         seq: u16,
-        /// Any bytes.
+        /// Arbitrary bytes.
         data: &'a [u8],
     },
     /// The answer to an echo request, with its content.
     EchoReply {
-        /// As in the request.
+        /// Identifier from the request.
         id: u16,
-        /// As in the request.
+        /// Sequence number from the request.
         seq: u16,
-        /// As in the request.
+        /// Data from the request.
         data: &'a [u8],
     },
     /// A packet could not be delivered.
     Unreachable {
         /// The reason.
         code: Unreachable,
-        /// MTU of the link that the packet was too long for, with
-        /// [`Unreachable::FragmentationNeeded`] only. `None` if the router does not tell (RFC 1191,
-        /// section 5).
+        /// MTU of the link for which the packet was too long, with
+        /// [`Unreachable::FragmentationNeeded`] only. `None` if the router does not report it (RFC
+        /// 1191, section 5).
         mtu: Option<u32>,
         /// Start of the packet.
         quoted: &'a [u8],
     },
-    /// A packet was longer than the MTU of a link. ICMPv6 only: ICMP reports so with
+    /// A packet was longer than the MTU of a link. ICMPv6 only: ICMP reports this with
     /// [`Message::Unreachable`].
     PacketTooBig {
         /// MTU of the link. The receiver checks the range.
@@ -90,7 +90,7 @@ pub enum Message<'a> {
         /// Start of the packet.
         quoted: &'a [u8],
     },
-    /// The hop limit of a packet came to zero (code 0), or fragments did not arrive in time (code
+    /// The hop limit of a packet reached zero (code 0), or fragments did not arrive in time (code
     /// 1).
     TimeExceeded {
         /// The reason.
@@ -117,12 +117,13 @@ pub enum Message<'a> {
         ty: u8,
         /// The code.
         code: u8,
-        /// What follows the checksum.
+        /// The bytes after the checksum.
         body: &'a [u8],
     },
 }
 
-/// The bytes are no message that a host may accept. The sender or the network is at fault.
+/// Error: the bytes are not a message that a host may accept. The sender or the network is at
+/// fault.
 #[derive(Debug, Copy, Clone, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum ParseError {
@@ -135,9 +136,9 @@ pub enum ParseError {
 }
 
 impl Message<'_> {
-    /// Whether the message reports an error. Errors and redirects must not be answered with an
-    /// error (RFC 1122, section 3.2.2; RFC 4443, section 2.4, (e.1) and (e.2)); redirects count as
-    /// errors here.
+    /// Returns whether the message reports an error. Errors and redirects must not be answered with
+    /// an error (RFC 1122, section 3.2.2; RFC 4443, section 2.4, (e.1) and (e.2)); redirects count
+    /// as errors here.
     pub const fn is_error(&self, is_ipv6: bool) -> bool {
         match *self {
             Self::Unreachable { .. }

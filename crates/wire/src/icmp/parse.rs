@@ -8,7 +8,7 @@ use crate::ip::Protocol;
 use crate::{checksum, ndp};
 
 impl<'a> Message<'a> {
-    /// Reads the message that is the payload of a packet between the two addresses.
+    /// Parses the message that is the payload of a packet between the two addresses.
     pub fn parse(source: IpAddr, destination: IpAddr, bytes: &'a [u8]) -> Result<Self, ParseError> {
         match (source, destination) {
             (IpAddr::V6(source), IpAddr::V6(destination)) => icmpv6(source, destination, bytes),
@@ -17,7 +17,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// RFC 792. Codes of echo messages have no meaning.
+/// Parses an ICMP message (RFC 792). Codes of echo messages have no meaning.
 fn icmp(bytes: &[u8]) -> Result<Message<'_>, ParseError> {
     let (ty, code, body) = split(bytes, 0)?;
     let known =
@@ -42,7 +42,7 @@ fn icmp(bytes: &[u8]) -> Result<Message<'_>, ParseError> {
     })
 }
 
-/// RFC 4443.
+/// Parses an ICMPv6 message (RFC 4443).
 fn icmpv6(source: Ipv6Addr, destination: Ipv6Addr, bytes: &[u8]) -> Result<Message<'_>, ParseError> {
     // RFC 4443, section 2.3.
     let pseudo = checksum::pseudo_header(source.into(), destination.into(), Protocol::ICMPV6, bytes.len() as u32);
@@ -75,7 +75,7 @@ fn icmpv6(source: Ipv6Addr, destination: Ipv6Addr, bytes: &[u8]) -> Result<Messa
     })
 }
 
-/// Type, code and what follows the checksum.
+/// Returns type, code and the bytes after the checksum.
 fn split(bytes: &[u8], pseudo: u16) -> Result<(u8, u8, &[u8]), ParseError> {
     let &[ty, code, _, _, ref body @ ..] = bytes else { return Err(ParseError::Truncated) };
     if checksum::sum(bytes, pseudo) != 0xffff {
@@ -89,9 +89,9 @@ fn echo(is_request: bool, word: [u8; HEADER_LEN - 4], data: &[u8]) -> Message<'_
     if is_request { Message::EchoRequest { id, seq, data } } else { Message::EchoReply { id, seq, data } }
 }
 
-/// The quotation without the extensions that follow it. A length of zero means that there are none
-/// (RFC 4884, section 4); an impossible one is no length at all, but bytes of a router that does
-/// not know of extensions.
+/// Returns the quotation without the extensions that follow it. A length of zero means that there
+/// are none (RFC 4884, section 4); an impossible one is not a length, but bytes of a router that
+/// does not support extensions.
 fn without_extensions(bytes: &[u8], len: usize) -> &[u8] {
     if len == 0 { bytes } else { bytes.get(..len).unwrap_or(bytes) }
 }

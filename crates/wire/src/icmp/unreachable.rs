@@ -1,18 +1,19 @@
 //! Reasons why a destination is unreachable, and their codes in both versions.
 
-/// Why a destination is unreachable. Codes that mean the same to a transport are one reason.
+/// Reason why a destination is unreachable. Codes with the same meaning for a transport are one
+/// reason.
 #[derive(Debug, Copy, Clone, Eq, PartialEq, Hash)]
 pub enum Unreachable {
     /// No route to the network.
     Network,
     /// The host does not answer on its link.
     Host,
-    /// The host does not know the protocol. ICMPv6 reports so with a Parameter Problem.
+    /// The host does not know the protocol. ICMPv6 reports this with a Parameter Problem.
     Protocol,
     /// No socket of the host has the port.
     Port,
     /// The packet is longer than the MTU of a link, and may not be fragmented (RFC 1191). ICMPv6
-    /// reports so with Packet Too Big.
+    /// reports this with Packet Too Big.
     FragmentationNeeded,
     /// The source route failed.
     SourceRoute,
@@ -25,7 +26,7 @@ pub enum Unreachable {
 }
 
 impl Unreachable {
-    /// RFC 792, and RFC 1812, section 5.2.7.1.
+    /// Returns the reason of an ICMP code (RFC 792, and RFC 1812, section 5.2.7.1).
     pub(super) const fn from_v4(code: u8) -> Self {
         match code {
             // Unreachable, unknown, unreachable for the type of service.
@@ -45,7 +46,7 @@ impl Unreachable {
     pub(super) const fn to_v4(self) -> u8 {
         match self {
             Self::Network => 0,
-            // RFC 7915, section 5.2, for the second.
+            // RFC 7915, section 5.2, for `BeyondScope`.
             Self::Host | Self::BeyondScope => 1,
             Self::Protocol => 2,
             Self::Port => 3,
@@ -56,7 +57,7 @@ impl Unreachable {
         }
     }
 
-    /// RFC 4443, section 3.1. Code 7 is that of RFC 6550.
+    /// Returns the reason of an ICMPv6 code (RFC 4443, section 3.1). Code 7 is defined by RFC 6550.
     pub(super) const fn from_v6(code: u8) -> Self {
         match code {
             0 => Self::Network,
@@ -70,7 +71,7 @@ impl Unreachable {
         }
     }
 
-    /// `None` if ICMPv6 has another type of message for the reason.
+    /// Returns the ICMPv6 code; `None` if ICMPv6 has another type of message for the reason.
     pub(super) const fn to_v6(self) -> Option<u8> {
         Some(match self {
             Self::Network => 0,

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// The bytes are no IP packet that a host may accept. The sender or the network is at fault.
+/// Error: the bytes are not an IP packet that a host may accept. The sender or the network is at
+/// fault.
 #[derive(Debug, Copy, Clone, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum ParseError {
@@ -16,7 +17,7 @@ pub enum ParseError {
     Checksum,
     /// More than [`EXTENSIONS_MAX`](super::EXTENSIONS_MAX) IPv6 extension headers.
     TooManyExtensions,
-    /// An unknown option whose type asks to drop the packet (RFC 8200, section 4.2).
+    /// An unknown option with a type that requires dropping the packet (RFC 8200, section 4.2).
     UnknownOption {
         /// Offset of the option's type in the packet, for the Parameter Problem message.
         pointer: usize,
@@ -47,7 +48,7 @@ pub enum ParseError {
 pub enum OptionReport {
     /// Never.
     Never,
-    /// Always, also if the packet's destination is a multicast address.
+    /// Always, even if the packet's destination is a multicast address.
     Always,
     /// Only if the packet's destination is not a multicast address.
     Unicast,

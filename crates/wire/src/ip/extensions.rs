@@ -7,11 +7,11 @@ use super::protocol::Protocol;
 #[cfg(test)]
 mod tests;
 
-/// Extension headers that are read over in one packet. Senders use one or two. A limit bounds the
-/// work for packets of tiny headers (RFC 8504, section 5.3, permits one).
+/// Maximum number of extension headers that are skipped in one packet. Senders use one or two. A
+/// limit bounds the work for packets of tiny headers (RFC 8504, section 5.3, permits one).
 pub const EXTENSIONS_MAX: usize = 8;
 
-/// RFC 8200, section 4.5.
+/// Length of a fragment header (RFC 8200, section 4.5).
 pub(super) const FRAGMENT_HEADER_LEN: usize = 8;
 
 /// The end of a chain of extension headers.
@@ -19,12 +19,12 @@ pub(super) struct Chain {
     pub(super) protocol: Protocol,
     /// Length of all extension headers.
     pub(super) len: usize,
-    /// Set if the chain ends with the fragment header of an incomplete payload.
+    /// Position of an incomplete payload, if the chain ends with its fragment header.
     pub(super) fragment: Option<Fragment>,
 }
 
-/// Reads over the extension headers with which an IPv6 payload begins after it was put together
-/// from fragments. Returns the protocol of what follows, and where it begins.
+/// Skips the extension headers with which an IPv6 payload begins after reassembly. Returns the
+/// protocol of the bytes after them, and their offset.
 ///
 /// Offsets in errors count from the start of a packet whose only header before `payload` is the
 /// fixed one.
@@ -33,7 +33,7 @@ pub fn skip_extensions(protocol: Protocol, payload: &[u8]) -> Result<(Protocol, 
     if protocol == Protocol::HOP_BY_HOP {
         return Ok((protocol, 0));
     }
-    // A fragment is refused, so that its headers need no check.
+    // A fragment is rejected, so its headers need no check.
     let chain = walk(protocol, payload, true)?;
     match chain.fragment {
         // Fragments of fragments do not exist.
@@ -80,14 +80,14 @@ const fn is_extension(protocol: Protocol) -> bool {
     matches!(protocol, Protocol::HOP_BY_HOP | Protocol::ROUTING | Protocol::FRAGMENT | Protocol::DESTINATION_OPTIONS)
 }
 
-/// The extension header at the start of `bytes`, of at least 8 bytes.
+/// Returns the extension header at the start of `bytes`, of at least 8 bytes.
 fn header(protocol: Protocol, bytes: &[u8]) -> Result<&[u8], ParseError> {
     let [_, units, ..] = bytes else { return Err(ParseError::Truncated) };
     let len = if protocol == Protocol::FRAGMENT { FRAGMENT_HEADER_LEN } else { (usize::from(*units) + 1) * 8 };
     bytes.get(..len).ok_or(ParseError::Truncated)
 }
 
-/// Whether a host accepts the header, which is `at` bytes behind the IPv6 header.
+/// Checks whether a host accepts the header, which is `at` bytes after the IPv6 header.
 fn check(protocol: Protocol, header: &[u8], at: usize) -> Result<(), ParseError> {
     match protocol {
         Protocol::HOP_BY_HOP | Protocol::DESTINATION_OPTIONS => check_options(header, at),
@@ -98,9 +98,10 @@ fn check(protocol: Protocol, header: &[u8], at: usize) -> Result<(), ParseError>
     }
 }
 
-/// Whether a host that knows no option but padding accepts the options (RFC 8200, section 4.2).
+/// Checks whether a host that supports no option but padding accepts the options (RFC 8200, section
+/// 4.2).
 fn check_options(header: &[u8], at: usize) -> Result<(), ParseError> {
-    // The only option without a length.
+    // Pad1 is the only option without a length.
     const PAD1: u8 = 0;
     let mut next = 2;
     while let Some(&ty) = header.get(next) {
@@ -110,7 +111,7 @@ fn check_options(header: &[u8], at: usize) -> Result<(), ParseError> {
         }
         let pointer = IPV6_HEADER_LEN + at + next;
         let report = match ty >> 6 {
-            // PadN, Router Alert (RFC 2711) and all that a host may skip.
+            // PadN, Router Alert (RFC 2711) and all other options that a host may skip.
             0b00 => None,
             0b01 => Some(OptionReport::Never),
             0b10 => Some(OptionReport::Always),
@@ -125,8 +126,8 @@ fn check_options(header: &[u8], at: usize) -> Result<(), ParseError> {
     if next == header.len() { Ok(()) } else { Err(ParseError::HeaderLength) }
 }
 
-/// RFC 8200, section 4.5. `None` if the header is around a whole payload, which is then handled as
-/// if the header did not exist (RFC 6946, section 4).
+/// Parses a fragment header (RFC 8200, section 4.5). Returns `None` if the header surrounds a whole
+/// payload, which is then handled as if the header did not exist (RFC 6946, section 4).
 fn fragment(header: &[u8]) -> Option<Fragment> {
     let field = u16::from_be_bytes([header[2], header[3]]);
     let id = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
@@ -134,8 +135,8 @@ fn fragment(header: &[u8]) -> Option<Fragment> {
     (offset != 0 || more).then_some(Fragment { id, offset, more })
 }
 
-/// RFC 7112, section 5: the first fragment has all headers, up to that of the transport. So filters
-/// that see only the first fragment see the ports.
+/// Checks that the first fragment has all headers, including the transport header (RFC 7112,
+/// section 5). Filters that see only the first fragment therefore see the ports.
 fn check_first_fragment(protocol: Protocol, payload: &[u8]) -> Result<(), ParseError> {
     let incomplete = |error| if error == ParseError::Truncated { ParseError::IncompleteHeaders } else { error };
     let (protocol, at) = skip_extensions(protocol, payload).map_err(incomplete)?;

@@ -1,4 +1,4 @@
-//! Writing of headers.
+//! Encoding of headers.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -23,7 +23,7 @@ pub struct Header {
     pub dscp: u8,
     /// ECN codepoint (RFC 3168); `None` is Not-ECT.
     pub ecn: Option<Ecn>,
-    /// IPv4 identification. It has a meaning only if `may_fragment` is set (RFC 6864, section 4.1);
+    /// IPv4 identification. It is meaningful only if `may_fragment` is set (RFC 6864, section 4.1);
     /// IPv6 has no such field.
     pub id: u16,
     /// Whether routers may fragment the packet. IPv6 routers never do.
@@ -31,7 +31,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Length of the header in bytes.
+    /// Returns the length of the header in bytes.
     #[expect(clippy::len_without_is_empty, reason = "a header is never empty")]
     #[inline]
     pub const fn len(&self) -> usize {
@@ -53,7 +53,7 @@ impl Header {
         }
     }
 
-    /// RFC 791, section 3.1.
+    /// Appends an IPv4 header (RFC 791, section 3.1).
     fn emit_v4(&self, source: Ipv4Addr, destination: Ipv4Addr, payload_len: usize, out: &mut Vec<u8>) {
         let mut head = [0; IPV4_HEADER_LEN];
         head[0] = 4 << 4 | (IPV4_HEADER_LEN / 4) as u8;
@@ -69,7 +69,8 @@ impl Header {
         out.extend_from_slice(&head);
     }
 
-    /// RFC 8200, section 3. The flow label is zero: "not labelled" (RFC 6437, section 2).
+    /// Appends an IPv6 header (RFC 8200, section 3). The flow label is zero: "not labelled" (RFC
+    /// 6437, section 2).
     fn emit_v6(&self, source: Ipv6Addr, destination: Ipv6Addr, payload_len: usize, out: &mut Vec<u8>) {
         let class = self.traffic_class();
         let mut head = [0; IPV6_HEADER_LEN];
@@ -83,7 +84,7 @@ impl Header {
         out.extend_from_slice(&head);
     }
 
-    /// RFC 3168, section 5.
+    /// Returns the DSCP and ECN bits (RFC 3168, section 5).
     const fn traffic_class(&self) -> u8 {
         assert!(self.dscp < 64, "a DSCP has six bits");
         let ecn = match self.ecn {

@@ -1,9 +1,9 @@
 //! IPv4 (RFC 791) and IPv6 (RFC 8200): packets with their headers.
 //!
-//! [`Packet::parse`] reads a packet of either version, [`Header::emit`] writes a header. IPv4
-//! options and IPv6 extension headers are read over; none is ever written. Fragments are parsed but
-//! not put together. After the caller has done so, an IPv6 payload may still begin with extension
-//! headers: see [`skip_extensions`].
+//! [`Packet::parse`] parses a packet of either version, [`Header::emit`] writes a header. IPv4
+//! options and IPv6 extension headers are skipped; none is ever written. Fragments are parsed but
+//! not reassembled. After the caller has reassembled them, an IPv6 payload may still begin with
+//! extension headers: see [`skip_extensions`].
 //!
 //! ```text
 //!            header_len               payload

@@ -15,7 +15,7 @@ pub const IPV4_HEADER_LEN: usize = 20;
 /// Length of an IPv6 header without extension headers (RFC 8200, section 3).
 pub const IPV6_HEADER_LEN: usize = 40;
 
-/// The largest length that IPv4 can give for a packet, and IPv6 for what follows its header.
+/// Maximum length that IPv4 can state for a packet, and IPv6 for the bytes after its header.
 pub(super) const LEN_MAX: usize = 0xffff;
 
 /// A parsed packet.
@@ -25,10 +25,10 @@ pub struct Packet<'a> {
     pub source: IpAddr,
     /// The destination address.
     pub destination: IpAddr,
-    /// The protocol of the payload. A host that does not know it reports so: with ICMP as an
+    /// The protocol of the payload. A host that does not know it reports this: with ICMP as an
     /// unreachable protocol (RFC 1122, section 3.2.2.1), with ICMPv6 as an unrecognized next header
-    /// (RFC 8200, section 4). Hop-by-hop options that do not follow the IPv6 header are such a
-    /// protocol, too.
+    /// (RFC 8200, section 4). Hop-by-hop options that do not follow the IPv6 header are also such a
+    /// protocol.
     pub protocol: Protocol,
     /// Time to live or hop limit.
     pub hop_limit: u8,
@@ -38,8 +38,8 @@ pub struct Packet<'a> {
     pub ecn: Option<Ecn>,
     /// Whether routers may fragment the packet: IPv4 without the DF flag.
     pub may_fragment: bool,
-    /// Set if the payload is only a part of a packet's payload. An IPv6 fragment header around a
-    /// whole payload is read over like other extension headers (RFC 6946).
+    /// Position of the payload, if it is only a part of a packet's payload. An IPv6 fragment header
+    /// around a whole payload is skipped like other extension headers (RFC 6946).
     pub fragment: Option<Fragment>,
     /// Length of all IP headers, with options and extension headers. The payload begins there.
     pub header_len: usize,
@@ -47,10 +47,11 @@ pub struct Packet<'a> {
     pub payload: &'a [u8],
 }
 
-/// The position of a fragment in the payload that was divided.
+/// Position of a fragment in the payload that was divided.
 #[derive(Debug, Copy, Clone, Eq, PartialEq)]
 pub struct Fragment {
-    /// Fragments of one packet have the same number, source, destination, and for IPv4 protocol.
+    /// Identification, equal for all fragments of a packet with the same source, destination, and
+    /// for IPv4 protocol.
     pub id: u32,
     /// Offset in bytes, a multiple of 8.
     pub offset: usize,
@@ -59,21 +60,21 @@ pub struct Fragment {
 }
 
 impl<'a> Packet<'a> {
-    /// Reads the packet at the start of `bytes`. What follows the length that the packet gives is
-    /// cut off. The checksum of an IPv4 header is verified.
+    /// Parses the packet at the start of `bytes`. Bytes beyond the stated length are cut off. The
+    /// checksum of an IPv4 header is verified.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         packet(bytes, false)
     }
 
-    /// Reads a packet that an ICMP error message quotes. It may be cut off behind its IP headers.
+    /// Parses a packet that an ICMP error message quotes. It may be truncated after its IP headers.
     /// The checksum of an IPv4 header is not verified, because not all routers adjust it when they
     /// quote a header that they have changed.
     pub fn parse_quoted(bytes: &'a [u8]) -> Result<Self, ParseError> {
         packet(bytes, true)
     }
 
-    /// Whether the packet is of version 6.
+    /// Returns whether the packet is of version 6.
     #[inline]
     pub const fn is_ipv6(&self) -> bool {
         self.source.is_ipv6()
@@ -89,7 +90,7 @@ fn packet(bytes: &[u8], is_quoted: bool) -> Result<Packet<'_>, ParseError> {
     }
 }
 
-/// RFC 791, section 3.1.
+/// Parses an IPv4 packet (RFC 791, section 3.1).
 #[inline]
 fn ipv4(bytes: &[u8], is_quoted: bool) -> Result<Packet<'_>, ParseError> {
     let head = bytes.first_chunk::<IPV4_HEADER_LEN>().ok_or(ParseError::Truncated)?;
@@ -125,7 +126,7 @@ fn ipv4(bytes: &[u8], is_quoted: bool) -> Result<Packet<'_>, ParseError> {
     })
 }
 
-/// RFC 8200, section 3.
+/// Parses an IPv6 packet (RFC 8200, section 3).
 #[inline]
 fn ipv6(bytes: &[u8], is_quoted: bool) -> Result<Packet<'_>, ParseError> {
     let (head, rest) = bytes.split_first_chunk::<IPV6_HEADER_LEN>().ok_or(ParseError::Truncated)?;
@@ -153,15 +154,15 @@ fn ipv6(bytes: &[u8], is_quoted: bool) -> Result<Packet<'_>, ParseError> {
     })
 }
 
-/// The bytes from `start` to `end`, without those that a quoted packet lacks.
+/// Returns the bytes from `start` to `end`, or fewer if a quoted packet is truncated.
 #[inline]
 fn payload(bytes: &[u8], start: usize, end: usize, is_quoted: bool) -> Result<&[u8], ParseError> {
     let end = if is_quoted { end.min(bytes.len()) } else { end };
     bytes.get(start..end).ok_or(ParseError::Truncated)
 }
 
-/// RFC 791, section 3.2, and RFC 8200, section 4.5. `before` counts the bytes before the payload in
-/// the length of the whole packet.
+/// Checks a fragment (RFC 791, section 3.2, and RFC 8200, section 4.5). `before` is the number of
+/// bytes before the payload in the whole packet.
 fn check_fragment(fragment: Fragment, before: usize, payload: &[u8]) -> Result<(), ParseError> {
     if fragment.more && !payload.len().is_multiple_of(8) {
         return Err(ParseError::FragmentLength);
@@ -172,7 +173,7 @@ fn check_fragment(fragment: Fragment, before: usize, payload: &[u8]) -> Result<(
     Ok(())
 }
 
-/// DSCP and ECN (RFC 3168, section 5).
+/// Splits the byte into DSCP and ECN (RFC 3168, section 5).
 #[inline]
 const fn traffic_class(byte: u8) -> (u8, Option<Ecn>) {
     let ecn = match byte & 0b11 {

@@ -16,7 +16,7 @@ macro_rules! protocols {
         impl Protocol {
             $($(#[$doc])* pub const $name: Self = Self($value);)*
 
-            /// The name of the protocol, or `None`.
+            /// Returns the name of the protocol, or `None`.
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($value => Some(stringify!($name)),)*

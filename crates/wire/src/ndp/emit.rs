@@ -1,4 +1,4 @@
-//! Writing of messages.
+//! Encoding of messages.
 
 use std::net::Ipv6Addr;
 
@@ -7,7 +7,7 @@ use super::{Message, RouterAdvertisement, UNIT, option, ty};
 use crate::ethernet::MacAddress;
 
 impl Message {
-    /// Type of the ICMPv6 message.
+    /// Returns the type of the ICMPv6 message.
     pub(crate) const fn ty(&self) -> u8 {
         match self {
             Self::RouterSolicitation { .. } => ty::ROUTER_SOLICITATION,
@@ -17,7 +17,7 @@ impl Message {
         }
     }
 
-    /// Length of what follows the checksum.
+    /// Returns the length of the bytes after the checksum.
     pub(crate) const fn body_len(&self) -> usize {
         const fn link(address: Option<MacAddress>) -> usize {
             if address.is_some() { UNIT } else { 0 }
@@ -33,7 +33,7 @@ impl Message {
         }
     }
 
-    /// Appends what follows the checksum.
+    /// Appends the bytes after the checksum.
     pub(crate) fn emit_body(&self, out: &mut Vec<u8>) {
         match *self {
             Self::RouterSolicitation { source_link } => {
@@ -54,7 +54,7 @@ impl Message {
     }
 }
 
-/// RFC 4861, section 4.2.
+/// Appends a router advertisement (RFC 4861, section 4.2).
 fn emit_router(router: &RouterAdvertisement, out: &mut Vec<u8>) {
     let flags = u8::from(router.is_managed) << 7 | u8::from(router.has_other_configuration) << 6;
     out.extend_from_slice(&[router.hop_limit, flags]);
@@ -71,13 +71,13 @@ fn emit_router(router: &RouterAdvertisement, out: &mut Vec<u8>) {
     }
 }
 
-/// RFC 4861, sections 4.3 and 4.4.
+/// Appends a neighbor solicitation or advertisement (RFC 4861, sections 4.3 and 4.4).
 fn emit_neighbor(flags: u8, target: Ipv6Addr, out: &mut Vec<u8>) {
     out.extend_from_slice(&[flags, 0, 0, 0]);
     out.extend_from_slice(&target.octets());
 }
 
-/// RFC 4861, section 4.6.1.
+/// Appends a link-layer address option (RFC 4861, section 4.6.1).
 fn emit_link(ty: u8, address: Option<MacAddress>, out: &mut Vec<u8>) {
     if let Some(address) = address {
         out.extend_from_slice(&[ty, 1]);
@@ -85,7 +85,7 @@ fn emit_link(ty: u8, address: Option<MacAddress>, out: &mut Vec<u8>) {
     }
 }
 
-/// RFC 4861, section 4.6.2.
+/// Appends a prefix option (RFC 4861, section 4.6.2).
 fn emit_prefix(prefix: &Prefix, out: &mut Vec<u8>) {
     let flags = u8::from(prefix.is_on_link) << 7 | u8::from(prefix.is_autonomous) << 6;
     out.extend_from_slice(&[option::PREFIX, 4, prefix.len, flags]);

@@ -1,9 +1,9 @@
 //! Neighbor discovery (RFC 4861): solicitations and advertisements of routers and neighbors.
 //!
 //! The messages are ICMPv6 messages: [`icmp::Message`](crate::icmp::Message) parses and writes
-//! them. A message that RFC 4861 demands to discard is an error, with one exception: the caller
-//! must check that the hop limit of the packet is [`HOP_LIMIT`], which only senders on the link can
-//! achieve. Unknown options are skipped.
+//! them. A message that RFC 4861 requires to be discarded is an error, with one exception: the
+//! caller must check that the hop limit of the packet is [`HOP_LIMIT`], which only senders on the
+//! link can achieve. Unknown options are skipped.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -37,10 +37,10 @@ mod option {
     pub(super) const MTU: u8 = 5;
 }
 
-/// Options have lengths in units of 8 bytes.
+/// Unit of option lengths: 8 bytes.
 const UNIT: usize = 8;
 
-/// A message. Redirects are not among them.
+/// A message of neighbor discovery. Redirects are not included.
 #[derive(Debug, Copy, Clone, Eq, PartialEq)]
 pub enum Message {
     /// A host asks routers to advertise themselves (RFC 4861, section 4.1).
@@ -57,7 +57,7 @@ pub enum Message {
         /// Ethernet address of the sender.
         source_link: Option<MacAddress>,
     },
-    /// A host tells its Ethernet address (RFC 4861, section 4.4).
+    /// A host reports its Ethernet address (RFC 4861, section 4.4).
     NeighborAdvertisement {
         /// The host's address, never a multicast address.
         target: Ipv6Addr,
@@ -65,28 +65,27 @@ pub enum Message {
         is_router: bool,
         /// Whether the message answers a solicitation.
         is_solicited: bool,
-        /// Whether the message overrides what is known.
+        /// Whether the message overrides cached information.
         is_override: bool,
         /// Ethernet address of the target.
         target_link: Option<MacAddress>,
     },
 }
 
-/// What a router tells hosts (RFC 4861, section 4.2).
+/// Information from a router for hosts (RFC 4861, section 4.2).
 #[derive(Debug, Copy, Clone, Eq, PartialEq, Default)]
 pub struct RouterAdvertisement {
-    /// The hop limit that hosts should use; zero if the router does not tell.
+    /// The hop limit that hosts should use; zero if unspecified.
     pub hop_limit: u8,
     /// Whether DHCPv6 assigns addresses.
     pub is_managed: bool,
-    /// Whether DHCPv6 has other configuration.
+    /// Whether DHCPv6 provides other configuration.
     pub has_other_configuration: bool,
-    /// Seconds for which the router may be used as a default router; zero if it is none.
+    /// Seconds for which the router may be used as a default router; zero if it is not one.
     pub router_lifetime_s: u16,
-    /// Milliseconds for which a neighbor is reachable after a confirmation; zero if the router does
-    /// not tell.
+    /// Milliseconds for which a neighbor is reachable after a confirmation; zero if unspecified.
     pub reachable_time_ms: u32,
-    /// Milliseconds between neighbor solicitations; zero if the router does not tell.
+    /// Milliseconds between neighbor solicitations; zero if unspecified.
     pub retransmit_timer_ms: u32,
     /// Ethernet address of the router.
     pub source_link: Option<MacAddress>,
@@ -96,7 +95,7 @@ pub struct RouterAdvertisement {
     pub prefixes: Prefixes,
 }
 
-/// The message must be discarded (RFC 4861, sections 6.1 and 7.1). The sender is at fault.
+/// Reason why a message must be discarded (RFC 4861, sections 6.1 and 7.1). The sender is at fault.
 #[derive(Debug, Copy, Clone, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum ParseError {
@@ -108,17 +107,18 @@ pub enum ParseError {
     OptionLength,
     /// The target is a multicast address.
     Target,
-    /// The source address is not one from which such a message may come: an advertisement of a
-    /// router from an address that is not link-local.
+    /// Such a message may not come from this source address: a router advertisement from an address
+    /// that is not link-local.
     Source,
-    /// A message from the unspecified address that has the sender's Ethernet address, or that
-    /// solicits a neighbor elsewhere than at a solicited-node address.
+    /// A message from the unspecified address has the sender's Ethernet address, or solicits a
+    /// neighbor elsewhere than at a solicited-node address.
     Unspecified,
-    /// An advertisement for all that claims to be solicited.
+    /// A multicast advertisement claims to be solicited.
     Solicited,
 }
 
-/// The multicast address to which solicitations of a neighbor are sent (RFC 4291, section 2.7.1).
+/// Returns the multicast address to which solicitations of a neighbor are sent (RFC 4291, section
+/// 2.7.1).
 pub const fn solicited_node(target: Ipv6Addr) -> Ipv6Addr {
     let [.., high, low] = target.segments();
     Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | high & 0xff, low)

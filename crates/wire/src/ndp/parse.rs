@@ -6,7 +6,7 @@ use super::prefix::{Prefix, Prefixes};
 use super::{Message, ParseError, RouterAdvertisement, UNIT, option, solicited_node, ty};
 use crate::ethernet::MacAddress;
 
-/// Options of any message. Of equal ones, the last counts, but all prefixes.
+/// Options of any message. If an option occurs twice, the last one counts; of prefixes all count.
 #[derive(Default)]
 struct Options {
     source_link: Option<MacAddress>,
@@ -16,7 +16,7 @@ struct Options {
 }
 
 impl Message {
-    /// Reads a message: `body` follows the checksum. Returns `None` for other types.
+    /// Parses a message; `body` follows the checksum. Returns `None` for other types.
     pub(crate) fn parse(
         source: Ipv6Addr,
         destination: Ipv6Addr,
@@ -35,7 +35,7 @@ impl Message {
     }
 }
 
-/// RFC 4861, section 6.1.1.
+/// Parses a router solicitation (RFC 4861, section 6.1.1).
 fn router_solicitation(source: Ipv6Addr, body: &[u8]) -> Result<Message, ParseError> {
     let (_, options) = fields::<4>(body)?;
     if source.is_unspecified() && options.source_link.is_some() {
@@ -44,7 +44,7 @@ fn router_solicitation(source: Ipv6Addr, body: &[u8]) -> Result<Message, ParseEr
     Ok(Message::RouterSolicitation { source_link: options.source_link })
 }
 
-/// RFC 4861, section 6.1.2.
+/// Parses a router advertisement (RFC 4861, section 6.1.2).
 fn router_advertisement(source: Ipv6Addr, body: &[u8]) -> Result<Message, ParseError> {
     let (&[hop_limit, flags, l0, l1, a0, a1, a2, a3, b0, b1, b2, b3], options) = fields::<12>(body)?;
     if !source.is_unicast_link_local() {
@@ -63,7 +63,7 @@ fn router_advertisement(source: Ipv6Addr, body: &[u8]) -> Result<Message, ParseE
     }))
 }
 
-/// RFC 4861, section 7.1.1.
+/// Parses a neighbor solicitation (RFC 4861, section 7.1.1).
 fn neighbor_solicitation(source: Ipv6Addr, destination: Ipv6Addr, body: &[u8]) -> Result<Message, ParseError> {
     let (fields, options) = fields::<20>(body)?;
     let target = target(fields)?;
@@ -74,7 +74,7 @@ fn neighbor_solicitation(source: Ipv6Addr, destination: Ipv6Addr, body: &[u8]) -
     Ok(Message::NeighborSolicitation { target, source_link: options.source_link })
 }
 
-/// RFC 4861, section 7.1.2.
+/// Parses a neighbor advertisement (RFC 4861, section 7.1.2).
 fn neighbor_advertisement(destination: Ipv6Addr, body: &[u8]) -> Result<Message, ParseError> {
     let (fields, options) = fields::<20>(body)?;
     let target = target(fields)?;
@@ -91,7 +91,7 @@ fn neighbor_advertisement(destination: Ipv6Addr, body: &[u8]) -> Result<Message,
     })
 }
 
-/// The fixed fields and the options.
+/// Returns the fixed fields and the options.
 fn fields<const LEN: usize>(body: &[u8]) -> Result<(&[u8; LEN], Options), ParseError> {
     let (fields, options) = body.split_first_chunk().ok_or(ParseError::Truncated)?;
     Ok((fields, self::options(options)?))
@@ -102,7 +102,8 @@ fn target(fields: &[u8; 20]) -> Result<Ipv6Addr, ParseError> {
     if target.is_multicast() { Err(ParseError::Target) } else { Ok(target) }
 }
 
-/// RFC 4861, section 4.6. Options of an unexpected length have a meaning that is unknown here.
+/// Parses the options (RFC 4861, section 4.6). Options of an unexpected length are ignored, because
+/// their meaning is unknown.
 fn options(mut bytes: &[u8]) -> Result<Options, ParseError> {
     let mut options = Options::default();
     while let [ty, units, ..] = *bytes {
@@ -134,7 +135,8 @@ fn options(mut bytes: &[u8]) -> Result<Options, ParseError> {
     if bytes.is_empty() { Ok(options) } else { Err(ParseError::OptionLength) }
 }
 
-/// RFC 4861, section 4.6.2. `None` for a prefix that is longer than an address.
+/// Parses a prefix option (RFC 4861, section 4.6.2). Returns `None` for a prefix that is longer
+/// than an address.
 fn prefix(option: &[u8; 32]) -> Option<Prefix> {
     let u32_at = |at| u32::from_be_bytes([option[at], option[at + 1], option[at + 2], option[at + 3]]);
     let prefix = Prefix {
@@ -148,7 +150,7 @@ fn prefix(option: &[u8; 32]) -> Option<Prefix> {
     (prefix.len <= 128).then_some(prefix)
 }
 
-/// The address at `at`, which must be inside.
+/// Returns the address at `at`, which must lie within `bytes`.
 fn address(bytes: &[u8], at: usize) -> Ipv6Addr {
     let mut octets = [0; 16];
     octets.copy_from_slice(&bytes[at..at + 16]);

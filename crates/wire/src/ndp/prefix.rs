@@ -3,13 +3,14 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
-/// Prefixes kept of one advertisement. Links have one or two; further ones are ignored.
+/// Maximum number of prefixes kept of one advertisement. Links have one or two; further prefixes
+/// are ignored.
 pub const PREFIXES_MAX: usize = 4;
 
 /// A prefix of a link.
 #[derive(Debug, Copy, Clone, Eq, PartialEq)]
 pub struct Prefix {
-    /// An address with the prefix. Bits after the prefix have no meaning.
+    /// An address with the prefix. Bits after the prefix are meaningless.
     pub address: Ipv6Addr,
     /// Number of bits of the prefix, at most 128.
     pub len: u8,
@@ -34,11 +35,11 @@ impl Prefix {
     };
 }
 
-/// Up to [`PREFIXES_MAX`] prefixes.
+/// A list of at most [`PREFIXES_MAX`] prefixes.
 #[derive(Copy, Clone)]
 pub struct Prefixes {
     prefixes: [Prefix; PREFIXES_MAX],
-    /// At most [`PREFIXES_MAX`].
+    /// Number of prefixes, at most [`PREFIXES_MAX`].
     count: u8,
 }
 
@@ -51,22 +52,22 @@ impl Prefixes {
         true
     }
 
-    /// The prefixes, in the order of the wire.
+    /// Returns the prefixes, in wire order.
     pub fn as_slice(&self) -> &[Prefix] {
         &self.prefixes[..usize::from(self.count)]
     }
 
-    /// The prefixes, in the order of the wire.
+    /// Returns the prefixes, in wire order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Prefix> + '_ {
         self.as_slice().iter().copied()
     }
 
-    /// Number of prefixes.
+    /// Returns the number of prefixes.
     pub const fn len(&self) -> usize {
         self.count as usize
     }
 
-    /// Whether there is no prefix.
+    /// Returns whether there is no prefix.
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }

@@ -15,8 +15,8 @@ macro_rules! codes {
         impl ErrorCode {
             $($(#[$doc])* pub const $name: Self = Self($value);)*
 
-            /// The registered name of the code, or `None`. Codes in the [`ErrorCode::crypto`] range
-            /// have no name.
+            /// Returns the registered name of the code, or `None`. Codes in the
+            /// [`ErrorCode::crypto`] range have no name.
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($value => Some(stringify!($name)),)*
@@ -63,7 +63,7 @@ codes! {
     AEAD_LIMIT_REACHED = 0x0f;
     /// The network path does not support QUIC.
     NO_VIABLE_PATH = 0x10;
-    /// The versions of the handshake are not those that were negotiated (RFC 9368 §4).
+    /// The versions of the handshake differ from the negotiated ones (RFC 9368 §4).
     VERSION_NEGOTIATION_ERROR = 0x11;
     /// The application abandoned the path (multipath draft-21).
     APPLICATION_ABANDON_PATH = 0x3e;
@@ -76,13 +76,14 @@ codes! {
 }
 
 impl ErrorCode {
-    /// CRYPTO_ERROR, 0x0100-0x01ff: the handshake failed with this TLS alert (RFC 9001 §4.8).
+    /// Returns CRYPTO_ERROR, 0x0100-0x01ff: the handshake failed with this TLS alert (RFC 9001
+    /// §4.8).
     #[inline]
     pub const fn crypto(alert: u8) -> Self {
         Self(0x0100 | alert as u64)
     }
 
-    /// The TLS alert, if the code is in the range of [`ErrorCode::crypto`].
+    /// Returns the TLS alert, if the code is in the range of [`ErrorCode::crypto`].
     #[inline]
     pub const fn tls_alert(self) -> Option<u8> {
         match self.0 {

@@ -9,7 +9,7 @@ pub const MAX_CID_LEN: usize = 20;
 
 /// A connection ID of QUIC version 1: 0 to 20 bytes (RFC 9000 §17.2), stored inline.
 ///
-/// Bytes after the length are always zero, so that the derived comparisons are correct.
+/// The bytes after the length are always zero, so that the derived comparisons are correct.
 #[derive(Copy, Clone, Eq, PartialEq, Hash)]
 pub struct ConnectionId {
     bytes: [u8; MAX_CID_LEN],
@@ -20,7 +20,7 @@ impl ConnectionId {
     /// The zero-length connection ID.
     pub const EMPTY: Self = Self { bytes: [0; MAX_CID_LEN], len: 0 };
 
-    /// The connection ID with these bytes, or `None` if there are more than 20.
+    /// Creates the connection ID with these bytes, or `None` if there are more than 20.
     #[inline]
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let mut id = Self::EMPTY;
@@ -29,13 +29,13 @@ impl ConnectionId {
         Some(id)
     }
 
-    /// The bytes of the ID.
+    /// Returns the bytes of the ID.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 
-    /// The bytes and the length as numbers with the same order.
+    /// Returns the bytes and the length as numbers with the same order.
     #[inline]
     fn as_numbers(&self) -> (u128, u32, u8) {
         let (first, last) = self.bytes.split_at(16);
@@ -44,20 +44,20 @@ impl ConnectionId {
         (first, last, self.len)
     }
 
-    /// Length in bytes, at most 20.
+    /// Returns the length in bytes, at most 20.
     #[inline]
     pub const fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether the length is zero.
+    /// Returns whether the length is zero.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 }
 
-/// Ordered by the bytes, padded with zeros, then by length. Every arriving batch compares a few IDs
+/// Orders by the bytes, padded with zeros, then by length. Every arriving batch compares a few IDs
 /// in a routing table; comparing them as two numbers avoids a call to `memcmp`.
 impl Ord for ConnectionId {
     #[inline]
@@ -101,7 +101,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// The other side.
+    /// Returns the other side.
     #[inline]
     pub const fn peer(self) -> Self {
         match self {
@@ -142,7 +142,7 @@ impl Dir {
     /// Both values, in the order of [`Dir::index`].
     pub const ALL: [Self; 2] = [Self::Bi, Self::Uni];
 
-    /// Position in [`Dir::ALL`].
+    /// Returns the position in [`Dir::ALL`].
     #[inline]
     pub const fn index(self) -> usize {
         self as usize
@@ -167,7 +167,7 @@ impl StreamId {
     /// Number of possible streams of one kind: 2^60.
     pub const COUNT_MAX: u64 = 1 << 60;
 
-    /// The stream of that kind with the given index, counted from 0.
+    /// Creates the stream of that kind with the given index, counted from 0.
     ///
     /// # Panics
     ///
@@ -178,31 +178,31 @@ impl StreamId {
         Self(index << 2 | (dir as u64) << 1 | initiator as u64)
     }
 
-    /// The stream with this ID on the wire.
+    /// Returns the stream with this ID on the wire.
     #[inline]
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw)
     }
 
-    /// The ID on the wire.
+    /// Returns the ID on the wire.
     #[inline]
     pub const fn raw(self) -> u64 {
         self.0
     }
 
-    /// The side that opened the stream.
+    /// Returns the side that opened the stream.
     #[inline]
     pub const fn initiator(self) -> Side {
         if self.0 & 1 == 0 { Side::Client } else { Side::Server }
     }
 
-    /// The directions in which the stream carries data.
+    /// Returns the directions in which the stream carries data.
     #[inline]
     pub const fn dir(self) -> Dir {
         if self.0 & 2 == 0 { Dir::Bi } else { Dir::Uni }
     }
 
-    /// The number of streams of the same kind with lower IDs.
+    /// Returns the number of streams of the same kind with lower IDs.
     #[inline]
     pub const fn index(self) -> u64 {
         self.0 >> 2
@@ -221,8 +221,8 @@ impl fmt::Debug for StreamId {
     }
 }
 
-/// A path of a connection. At most 2^32-1, because it fills the first four bytes of the nonce
-/// (multipath draft-21 §2.4).
+/// A path of a connection. Its value is at most 2^32-1, because it fills the first four bytes of
+/// the nonce (multipath draft-21 §2.4).
 #[derive(Debug, Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Default)]
 pub struct PathId(
     /// The ID on the wire.
@@ -255,7 +255,7 @@ impl Space {
     /// All spaces, in the order of [`Space::index`].
     pub const ALL: [Self; 3] = [Self::Initial, Self::Handshake, Self::Data];
 
-    /// Position in [`Space::ALL`].
+    /// Returns the position in [`Space::ALL`].
     #[inline]
     pub const fn index(self) -> usize {
         self as usize

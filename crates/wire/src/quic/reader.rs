@@ -1,10 +1,10 @@
-//! The cursor that all parsers use.
+//! The cursor used by all parsers.
 
 use std::fmt;
 
 use super::varint::VARINT_MAX;
 
-/// The input ended before the value was complete.
+/// Error: the input ended before the value was complete.
 #[derive(Debug, Copy, Clone, Eq, PartialEq)]
 pub struct UnexpectedEnd;
 
@@ -25,31 +25,32 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A cursor at the start of `bytes`.
+    /// Creates a cursor at the start of `bytes`.
     #[inline]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes, total: bytes.len() }
     }
 
-    /// Bytes not yet read.
+    /// Returns the number of bytes not yet read.
     #[inline]
     pub const fn remaining(&self) -> usize {
         self.rest.len()
     }
 
-    /// Whether all bytes were read.
+    /// Returns whether all bytes were read.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// Bytes read so far: the index of the next byte in the slice passed to [`Reader::new`].
+    /// Returns the number of bytes read so far: the index of the next byte in the slice passed to
+    /// [`Reader::new`].
     #[inline]
     pub const fn position(&self) -> usize {
         self.total - self.rest.len()
     }
 
-    /// The remaining bytes, without consuming them.
+    /// Returns the remaining bytes, without consuming them.
     #[inline]
     pub const fn peek(&self) -> &'a [u8] {
         self.rest

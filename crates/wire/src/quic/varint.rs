@@ -4,7 +4,7 @@
 /// The largest value of a variable-length integer: 2^62-1.
 pub const VARINT_MAX: u64 = (1 << 62) - 1;
 
-/// Length in bytes of the shortest encoding of `value`: 1, 2, 4 or 8.
+/// Returns the length in bytes of the shortest encoding of `value`: 1, 2, 4 or 8.
 ///
 /// # Panics
 ///

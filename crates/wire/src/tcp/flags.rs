@@ -3,11 +3,11 @@
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
 
-/// Control bits of a segment (RFC 9293, section 3.1). The lowest nine bits; the three reserved ones
-/// are neither read nor written.
+/// Control bits of a segment (RFC 9293, section 3.1). Only the lowest nine bits are used; the three
+/// reserved ones are neither parsed nor written.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Default)]
 pub struct Flags(
-    /// The bits, in the order of the wire.
+    /// The bits, in wire order.
     pub u16,
 );
 
@@ -46,24 +46,24 @@ impl Flags {
         (Self::AE, "AE"),
     ];
 
-    /// No flag.
+    /// Returns no flags.
     pub const fn empty() -> Self {
         Self(0)
     }
 
-    /// Whether all flags of `flags` are set.
+    /// Returns whether all flags of `flags` are set.
     #[inline]
     pub const fn contains(self, flags: Self) -> bool {
         self.0 & flags.0 == flags.0
     }
 
-    /// Whether at least one flag of `flags` is set.
+    /// Returns whether at least one flag of `flags` is set.
     #[inline]
     pub const fn intersects(self, flags: Self) -> bool {
         self.0 & flags.0 != 0
     }
 
-    /// The flags of `self` that are not in `flags`.
+    /// Returns the flags of `self` that are not in `flags`.
     #[inline]
     #[must_use]
     pub const fn without(self, flags: Self) -> Self {
@@ -86,7 +86,7 @@ impl BitOrAssign for Flags {
     }
 }
 
-/// As in `SYN|ACK`; `-` without flags.
+/// Formats the flags like `SYN|ACK`; `-` without flags.
 impl fmt::Display for Flags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";

@@ -1,6 +1,6 @@
 //! TCP segments (RFC 9293, section 3.1): header, options and checksum.
 //!
-//! [`Header::parse`] reads a header with its options. It does not verify the checksum, because the
+//! [`Header::parse`] parses a header with its options. It does not verify the checksum, because the
 //! kernel or the network card may have done so: [`is_checksum_valid`] does. [`Header::emit`] writes
 //! a header. After the caller has appended the data, [`fill_checksum`] completes the segment, or
 //! [`fill_partial_checksum`] prepares it for checksum offload.
@@ -51,7 +51,7 @@ pub struct Header {
     pub options: Options,
 }
 
-/// The bytes are no TCP segment. The sender or the network is at fault.
+/// Error: the bytes are not a TCP segment. The sender or the network is at fault.
 #[derive(Debug, Copy, Clone, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum ParseError {
@@ -62,10 +62,11 @@ pub enum ParseError {
 }
 
 impl Header {
-    /// Reads the header at the start of `bytes`. Returns its length, too: the data begins there.
+    /// Parses the header at the start of `bytes`. Also returns its length, at which the data
+    /// begins.
     ///
-    /// Options that are unknown, or that do not have the length that their RFC gives, are skipped.
-    /// An option whose length field is impossible (below 2, or beyond the header) ends the options
+    /// Unknown options, and options without the length that their RFC specifies, are skipped. An
+    /// option whose length field is impossible (below 2, or beyond the header) ends the options
     /// without an error, as in Linux: senders with broken options could never connect otherwise.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(Self, usize), ParseError> {
@@ -91,8 +92,8 @@ impl Header {
         Ok((header, len))
     }
 
-    /// Length of the header with its options and their padding: a multiple of 4. The caller must
-    /// choose options with which it is at most [`HEADER_LEN_MAX`].
+    /// Returns the length of the header with its options and their padding: a multiple of 4. The
+    /// caller must choose options for which it is at most [`HEADER_LEN_MAX`].
     #[expect(clippy::len_without_is_empty, reason = "a header is never empty")]
     #[inline]
     pub fn len(&self) -> usize {
@@ -143,7 +144,7 @@ pub fn fill_partial_checksum(segment: &mut [u8], pseudo: u16) {
     segment[CHECKSUM_OFFSET..CHECKSUM_OFFSET + 2].copy_from_slice(&pseudo.to_be_bytes());
 }
 
-/// Whether the checksum of a segment is right (RFC 9293, section 3.1, MUST-3).
+/// Returns whether the checksum of a segment is correct (RFC 9293, section 3.1, MUST-3).
 #[inline]
 pub fn is_checksum_valid(segment: &[u8], pseudo: u16) -> bool {
     checksum::sum(segment, pseudo) == 0xffff

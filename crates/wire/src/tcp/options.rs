@@ -4,10 +4,10 @@ use units::Seq32;
 
 use super::sack::SackBlocks;
 
-/// The largest shift of a window (RFC 7323, section 2.3).
+/// Maximum shift of a window (RFC 7323, section 2.3).
 pub const WINDOW_SCALE_MAX: u8 = 14;
 
-/// Numbers of the options in the registry of IANA.
+/// Option numbers of the IANA registry.
 mod kind {
     pub(super) const END: u8 = 0;
     pub(super) const NOP: u8 = 1;
@@ -21,7 +21,7 @@ mod kind {
     pub(super) const ACCECN1: u8 = 174;
 }
 
-/// Lengths of the options, with kind and length.
+/// Lengths of the options, including the kind and length bytes.
 mod length {
     pub(super) const MSS: usize = 4;
     pub(super) const WINDOW_SCALE: usize = 3;
@@ -36,16 +36,16 @@ pub struct Options {
     /// Maximum segment size, in SYN segments only (RFC 9293, section 3.7.1).
     pub mss: Option<u16>,
     /// Shift of the windows that the sender announces, in SYN segments only (RFC 7323, section 2).
-    /// A larger shift than [`WINDOW_SCALE_MAX`] is parsed as that.
+    /// A shift above [`WINDOW_SCALE_MAX`] is parsed as that maximum.
     pub window_scale: Option<u8>,
-    /// Whether the sender understands selective acknowledgements, in SYN segments only (RFC 2018,
+    /// Whether the sender supports selective acknowledgements, in SYN segments only (RFC 2018,
     /// section 2).
     pub sack_permitted: bool,
     /// Timestamps (RFC 7323, section 3).
     pub timestamps: Option<Timestamps>,
     /// Selective acknowledgements (RFC 2018, section 3).
     pub sack: SackBlocks,
-    /// Digest of the segment (RFC 2385). Whether it is right is for the caller.
+    /// Digest of the segment (RFC 2385). The caller must verify it.
     pub md5: Option<[u8; 16]>,
     /// Counters of Accurate ECN (RFC 9768, section 3.2.3).
     pub accecn: Option<AccEcn>,
@@ -60,9 +60,9 @@ pub struct Timestamps {
     pub echo: u32,
 }
 
-/// Counters of received bytes, modulo 2^24 (RFC 9768, section 3.2.3). All three, none, or those at
-/// the beginning of one of two orders are sent: `e0, ce, e1` or `e1, ce, e0`. Counters that cannot
-/// be sent are left out: `ce` alone, and `e1` with `e0` but without `ce`.
+/// Counters of received bytes, modulo 2^24 (RFC 9768, section 3.2.3). The option has all three
+/// counters, none, or a prefix of one of two orders: `e0, ce, e1` or `e1, ce, e0`. Counters that
+/// cannot be sent are omitted: `ce` alone, and `e1` with `e0` but without `ce`.
 #[derive(Debug, Copy, Clone, Eq, PartialEq, Default)]
 pub struct AccEcn {
     /// Bytes marked ECT(0): EE0B.
@@ -74,7 +74,7 @@ pub struct AccEcn {
 }
 
 impl AccEcn {
-    /// Kind, and counters in the order of the wire.
+    /// Returns the kind, and the counters in wire order.
     fn layout(&self) -> (u8, [Option<u32>; 3]) {
         if self.e0_bytes.is_none() && self.e1_bytes.is_some() {
             (kind::ACCECN1, [self.e1_bytes, self.ce_bytes, self.e0_bytes])
@@ -83,7 +83,7 @@ impl AccEcn {
         }
     }
 
-    /// The counters that are sent, in the order of the wire.
+    /// Returns the counters that are sent, in wire order.
     fn fields(&self) -> impl Iterator<Item = u32> {
         self.layout().1.into_iter().map_while(|field| field)
     }
@@ -92,7 +92,8 @@ impl AccEcn {
         2 + 3 * self.fields().count()
     }
 
-    /// The whole counters that fit count, and the rest is ignored (RFC 9768, section 3.2.3).
+    /// Parses the option: complete counters that fit count, and the rest is ignored (RFC 9768,
+    /// section 3.2.3).
     fn parse(kind: u8, body: &[u8]) -> Self {
         let mut fields = body.chunks_exact(3).map(|field| u32::from_be_bytes([0, field[0], field[1], field[2]]));
         let [first, ce_bytes, last] = [fields.next(), fields.next(), fields.next()];
@@ -102,11 +103,12 @@ impl AccEcn {
 }
 
 impl Options {
-    /// Reads the options of a header. Three of them are ignored in segments without SYN, as RFC
-    /// 7323, section 2.2, demands for the window scale.
+    /// Parses the options of a header. Three of them are ignored in segments without SYN, as RFC
+    /// 7323, section 2.2, requires for the window scale.
     #[inline]
     pub(super) fn parse(bytes: &[u8], is_syn: bool) -> Self {
-        // The layout that RFC 7323, appendix A, recommends, and nearly all segments have.
+        // This is the layout that RFC 7323, appendix A, recommends, and that nearly all segments
+        // have.
         if let Ok(&[kind::NOP, kind::NOP, kind::TIMESTAMPS, LEN, a, b, c, d, e, f, g, h]) = <&[u8; 12]>::try_from(bytes)
         {
             let timestamps =
@@ -157,7 +159,7 @@ impl Options {
         }
     }
 
-    /// Length of the options with their padding: a multiple of 4, not limited to 40.
+    /// Returns the length of the options with their padding: a multiple of 4, not limited to 40.
     #[inline]
     pub(super) fn len(&self) -> usize {
         let mut len = 0;
@@ -185,8 +187,8 @@ impl Options {
         len
     }
 
-    /// Appends the options. Each begins behind its padding, so that all end at a multiple of 4;
-    /// this aligns their fields, and puts timestamps where other implementations expect them.
+    /// Appends the options. Each follows its padding, so that all end at a multiple of 4; this
+    /// aligns their fields, and puts timestamps where other implementations expect them.
     #[inline]
     pub(super) fn emit(&self, out: &mut Vec<u8>) {
         if let Some(mss) = self.mss {
@@ -240,7 +242,7 @@ const fn padded(len: usize) -> usize {
     len.next_multiple_of(4)
 }
 
-/// More blocks than fit a header are impossible.
+/// Parses the blocks. A header cannot hold more than [`SackBlocks`] does.
 fn sack(received: &[[u8; 8]]) -> SackBlocks {
     let mut blocks = SackBlocks::default();
     for &[a, b, c, d, e, f, g, h] in received {

@@ -4,15 +4,15 @@ use std::fmt;
 
 use units::Seq32;
 
-/// The most blocks that fit the 40 bytes of options (RFC 2018, section 3).
+/// Maximum number of blocks that fit into the 40 bytes of options (RFC 2018, section 3).
 pub const SACK_BLOCKS_MAX: usize = 4;
 
-/// Blocks of received data: the first number of each, and the one after its last. In the order of
-/// the wire: the first block contains the latest segment, or is a duplicate (RFC 2883).
+/// Blocks of received data: the first number of each, and the one after its last. They are in wire
+/// order: the first block contains the latest segment, or is a duplicate (RFC 2883).
 #[derive(Copy, Clone, Default)]
 pub struct SackBlocks {
     blocks: [(Seq32, Seq32); SACK_BLOCKS_MAX],
-    /// At most [`SACK_BLOCKS_MAX`].
+    /// Number of blocks, at most [`SACK_BLOCKS_MAX`].
     count: u8,
 }
 
@@ -26,25 +26,25 @@ impl SackBlocks {
         true
     }
 
-    /// The blocks, in the order of the wire.
+    /// Returns the blocks, in wire order.
     #[inline]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (Seq32, Seq32)> + '_ {
         self.as_slice().iter().copied()
     }
 
-    /// Number of blocks.
+    /// Returns the number of blocks.
     #[inline]
     pub const fn len(&self) -> usize {
         self.count as usize
     }
 
-    /// Whether there is no block.
+    /// Returns whether there is no block.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The blocks, in the order of the wire.
+    /// Returns the blocks, in wire order.
     #[inline]
     pub fn as_slice(&self) -> &[(Seq32, Seq32)] {
         &self.blocks[..usize::from(self.count)]

@@ -26,11 +26,11 @@ pub struct Header {
     pub checksum: u16,
 }
 
-/// The bytes are no UDP datagram. The sender or the network is at fault.
+/// Error: the bytes are not a UDP datagram. The sender or the network is at fault.
 #[derive(Debug, Copy, Clone, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum ParseError {
-    /// The datagram ends before its header or before the length that it gives.
+    /// The datagram ends before its header or before the length that it states.
     Truncated,
     /// The length is below that of the header. In IPv6 jumbograms, zero would mean a length beyond
     /// 16 bits (RFC 2675, section 4); they are not supported.
@@ -38,8 +38,8 @@ pub enum ParseError {
 }
 
 impl Header {
-    /// Reads the header at the start of `bytes`. Returns the data, too. What follows the length
-    /// that the header gives is cut off.
+    /// Parses the header at the start of `bytes`. Also returns the data. Bytes beyond the stated
+    /// length are cut off.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         let head = bytes.first_chunk::<HEADER_LEN>().ok_or(ParseError::Truncated)?;
@@ -53,7 +53,7 @@ impl Header {
         Ok((header, data))
     }
 
-    /// Appends the header as it is. A caller who knows no checksum writes zero, and completes the
+    /// Appends the header unchanged. A caller without a checksum writes zero, and completes the
     /// datagram with [`fill_checksum`] or [`fill_partial_checksum`].
     #[inline]
     pub fn emit(&self, out: &mut Vec<u8>) {
@@ -92,9 +92,9 @@ pub fn fill_partial_checksum(datagram: &mut [u8], pseudo: u16) {
     datagram[CHECKSUM_OFFSET..CHECKSUM_OFFSET + 2].copy_from_slice(&pseudo.to_be_bytes());
 }
 
-/// Whether the checksum of a datagram is right. `datagram` must end at the length of the header.
-/// Zero, no checksum, is right for IPv4 (RFC 1122, section 4.1.3.4) and wrong for IPv6 (RFC 8200,
-/// section 8.1).
+/// Returns whether the checksum of a datagram is correct. `datagram` must end at the length of the
+/// header. Zero, no checksum, is correct for IPv4 (RFC 1122, section 4.1.3.4) and wrong for IPv6
+/// (RFC 8200, section 8.1).
 #[inline]
 pub fn is_checksum_valid(datagram: &[u8], pseudo: u16, is_ipv6: bool) -> bool {
     match datagram.get(CHECKSUM_OFFSET..CHECKSUM_OFFSET + 2) {

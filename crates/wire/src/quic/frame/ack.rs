@@ -18,8 +18,8 @@ use crate::quic::id::PathId;
 use crate::quic::reader::Reader;
 use crate::quic::varint::{put_varint, varint_len};
 
-/// Packets of a packet number space received with each ECN codepoint since the connection began
-/// (RFC 9000 §19.3.2).
+/// Number of packets of a packet number space received with each ECN codepoint since the connection
+/// began (RFC 9000 §19.3.2).
 #[derive(Debug, Copy, Clone, Eq, PartialEq, Default)]
 pub struct EcnCounts {
     /// Packets with ECT(0).
@@ -38,8 +38,8 @@ pub struct Ack<'a> {
     pub path: Option<PathId>,
     /// The largest acknowledged packet number.
     pub largest: u64,
-    /// Time the peer delayed the acknowledgement, in units of 2^`ack_delay_exponent` microseconds
-    /// (the peer's parameter).
+    /// Time by which the peer delayed the acknowledgement, in units of 2^`ack_delay_exponent`
+    /// microseconds (the peer's parameter).
     pub delay: u64,
     /// ECN counts, if the frame has them.
     pub ecn: Option<EcnCounts>,
@@ -53,7 +53,7 @@ pub struct Ack<'a> {
 }
 
 impl<'a> Ack<'a> {
-    /// Reads the fields that follow the type and the path ID.
+    /// Parses the fields after the type and the path ID.
     pub(super) fn parse(path: Option<PathId>, with_ecn: bool, reader: &mut Reader<'a>) -> Result<Self, Fault> {
         let largest = reader.varint()?;
         let delay = reader.varint()?;
@@ -78,8 +78,8 @@ impl<'a> Ack<'a> {
         Ok(Self { path, largest, delay, ecn, first_len, more: more as usize, encoded })
     }
 
-    /// The acknowledged packet numbers: at least one range, in descending order, neither adjacent
-    /// nor overlapping.
+    /// Returns the acknowledged packet numbers: at least one range, in descending order, neither
+    /// adjacent nor overlapping.
     #[inline]
     pub const fn ranges(&self) -> AckRanges<'a> {
         AckRanges { end: self.largest, len: self.first_len, left: self.more + 1, encoded: Reader::new(self.encoded) }
@@ -174,7 +174,7 @@ pub fn emit_ack(
     put_ecn(ecn, out);
 }
 
-/// Bytes that [`emit_ack`] writes for the same arguments.
+/// Returns the number of bytes that [`emit_ack`] writes for the same arguments.
 ///
 /// # Panics
 ///
@@ -195,9 +195,9 @@ pub fn ack_len(
     len
 }
 
-/// An upper bound of the bytes that [`emit_ack`] writes for `range_count` ranges, with a path and
-/// ECN counts. Real packet numbers are far below 2^62 and need about a quarter of it; [`ack_len`]
-/// is exact.
+/// Returns an upper bound of the bytes that [`emit_ack`] writes for `range_count` ranges, with a
+/// path and ECN counts. Real packet numbers are far below 2^62 and need about a quarter of it;
+/// [`ack_len`] is exact.
 pub const fn ack_len_max(range_count: usize) -> usize {
     // The type; path, largest, delay, count and first length; a gap and a length for each further
     // range; three ECN counts.
@@ -208,7 +208,7 @@ pub const fn ack_len_max(range_count: usize) -> usize {
 /// FRAME_ENCODING_ERROR" (§19.3.1).
 const NEGATIVE_NUMBER: Fault = Fault::encoding("acknowledges packet numbers below zero");
 
-/// The type of an acknowledgement of `path` (`None` for ACK) with or without ECN counts.
+/// Returns the type of an acknowledgement of `path` (`None` for ACK) with or without ECN counts.
 pub const fn ack_type(path: Option<PathId>, ecn: Option<EcnCounts>) -> u64 {
     match (path, ecn) {
         (None, None) => ty::ACK,
@@ -223,13 +223,14 @@ fn split_first<I: Iterator<Item = RangeInclusive<u64>> + Clone>(mut ranges: I) -
     (first, ranges)
 }
 
-/// Packets in a range, minus one.
+/// Returns the number of packets in a range, minus one.
 #[inline]
 fn range_len(range: &RangeInclusive<u64>) -> u64 {
     range.end().checked_sub(*range.start()).expect("an acknowledged range is not empty")
 }
 
-/// Numbers missing between `range` and the range above it, which begins at `above`; minus one.
+/// Returns the number of packet numbers missing between `range` and the range above it, which
+/// begins at `above`; minus one.
 #[inline]
 fn gap(above: u64, range: &RangeInclusive<u64>) -> u64 {
     above

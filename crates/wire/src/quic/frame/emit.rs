@@ -5,7 +5,7 @@ use crate::quic::id::{ConnectionId, PathId, StreamId};
 use crate::quic::varint::{put_varint, varint_len};
 
 impl Frame<'_> {
-    /// Bytes that [`Frame::emit`] writes.
+    /// Returns the number of bytes that [`Frame::emit`] writes.
     ///
     /// # Panics
     ///
@@ -40,7 +40,7 @@ impl Frame<'_> {
     ///
     /// # Panics
     ///
-    /// If a number is above 2^62-1. The caller must keep the other limits of the formats, which
+    /// If a number is above 2^62-1. The caller must observe the other limits of the formats, which
     /// [`Frame::parse`] checks.
     pub fn emit(&self, out: &mut Vec<u8>) {
         match *self {
@@ -79,7 +79,8 @@ impl Frame<'_> {
         }
     }
 
-    /// The fields of a frame that consists of a type and numbers only, and the count of them.
+    /// Returns the fields of a frame that consists of a type and numbers only, and the count of
+    /// them.
     const fn fields(&self) -> ([u64; 4], usize) {
         match *self {
             Self::ResetStream { id, code, final_size } => ([id.raw(), code, final_size, 0], 3),
@@ -114,7 +115,7 @@ impl Frame<'_> {
     }
 }
 
-/// The type of a STREAM frame. All eight types take one byte.
+/// Returns the type of a STREAM frame. All eight types take one byte.
 #[inline]
 pub(super) const fn stream_type(offset: u64, fin: bool, last: bool) -> u8 {
     let off = if offset == 0 { 0 } else { ty::STREAM_OFF };
@@ -140,7 +141,7 @@ pub fn emit_stream_header(id: StreamId, offset: u64, len: usize, fin: bool, last
     }
 }
 
-/// Bytes that [`emit_stream_header`] writes for the same arguments.
+/// Returns the number of bytes that [`emit_stream_header`] writes for the same arguments.
 #[inline]
 pub const fn stream_header_len(id: StreamId, offset: u64, len: usize, last: bool) -> usize {
     let offset_len = if offset == 0 { 0 } else { varint_len(offset) };
@@ -159,7 +160,7 @@ pub fn emit_crypto_header(offset: u64, len: usize, out: &mut Vec<u8>) {
     put_varint(out, len as u64);
 }
 
-/// Bytes that [`emit_crypto_header`] writes for the same arguments.
+/// Returns the number of bytes that [`emit_crypto_header`] writes for the same arguments.
 pub const fn crypto_header_len(offset: u64, len: usize) -> usize {
     1 + varint_len(offset) + varint_len(len as u64)
 }
@@ -176,7 +177,7 @@ pub fn emit_datagram_header(len: usize, last: bool, out: &mut Vec<u8>) {
     }
 }
 
-/// Bytes that [`emit_datagram_header`] writes for the same arguments.
+/// Returns the number of bytes that [`emit_datagram_header`] writes for the same arguments.
 #[inline]
 pub const fn datagram_header_len(len: usize, last: bool) -> usize {
     if last { 1 } else { 1 + varint_len(len as u64) }
@@ -203,7 +204,8 @@ pub fn emit_close(code: u64, origin: CloseOrigin, reason: &str, max_len: usize, 
     put_prefixed(&reason.as_bytes()[..len], out);
 }
 
-/// Bytes of a CONNECTION_CLOSE frame without a reason: the smallest `max_len` of [`emit_close`].
+/// Returns the length of a CONNECTION_CLOSE frame without a reason: the smallest `max_len` of
+/// [`emit_close`].
 pub const fn close_len_min(code: u64, origin: CloseOrigin) -> usize {
     close_head_len(code, origin) + 1
 }
@@ -215,7 +217,7 @@ const fn close_type(origin: CloseOrigin) -> u64 {
     }
 }
 
-/// Bytes of a CONNECTION_CLOSE frame before its reason.
+/// Returns the length of a CONNECTION_CLOSE frame before its reason.
 const fn close_head_len(code: u64, origin: CloseOrigin) -> usize {
     let frame_type_len = match origin {
         CloseOrigin::Transport { frame_type } => varint_len(frame_type),

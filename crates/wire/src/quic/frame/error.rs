@@ -10,7 +10,7 @@ use crate::quic::reader::UnexpectedEnd;
 pub struct FrameError {
     /// Type of the frame; 0 if the type could not be read.
     pub frame_type: u64,
-    /// A description of the error for people. It is sent in the CONNECTION_CLOSE frame.
+    /// A human-readable description of the error. It is sent in the CONNECTION_CLOSE frame.
     pub reason: &'static str,
     /// The error code to close the connection with.
     pub code: ErrorCode,
@@ -32,13 +32,13 @@ pub(super) struct Fault {
 }
 
 impl Fault {
-    /// An error answered with FRAME_ENCODING_ERROR.
+    /// Returns an error answered with FRAME_ENCODING_ERROR.
     #[inline]
     pub(super) const fn encoding(reason: &'static str) -> Self {
         Self { reason, code: ErrorCode::FRAME_ENCODING_ERROR }
     }
 
-    /// An error answered with PROTOCOL_VIOLATION.
+    /// Returns an error answered with PROTOCOL_VIOLATION.
     #[inline]
     pub(super) const fn violation(reason: &'static str) -> Self {
         Self { reason, code: ErrorCode::PROTOCOL_VIOLATION }

@@ -208,7 +208,7 @@ pub struct Close<'a> {
     pub code: u64,
     /// Whether the transport or the application closes the connection.
     pub origin: CloseOrigin,
-    /// A message for people. It should be UTF-8, but the peer may send any bytes.
+    /// A human-readable message. It should be UTF-8, but the peer may send any bytes.
     pub reason: &'a [u8],
 }
 
@@ -225,8 +225,8 @@ pub enum CloseOrigin {
 }
 
 impl Frame<'_> {
-    /// The frame's type as [`Frame::emit`] writes it. Where two types differ only in the length
-    /// field, the type with the length field.
+    /// Returns the frame's type as written by [`Frame::emit`]. Where two types differ only in the
+    /// length field, returns the type with the length field.
     pub const fn frame_type(&self) -> u64 {
         match self {
             Self::Padding { .. } => ty::PADDING,
@@ -266,17 +266,16 @@ impl Frame<'_> {
         }
     }
 
-    /// Whether a packet with this frame must be acknowledged. True for all frames but ACK, PADDING
-    /// and CONNECTION_CLOSE (RFC 9002 §2).
+    /// Returns whether a packet with this frame must be acknowledged. This is true for all frames
+    /// except ACK, PADDING and CONNECTION_CLOSE (RFC 9002 §2).
     #[inline]
     pub const fn is_ack_eliciting(&self) -> bool {
         !matches!(self, Self::Padding { .. } | Self::Ack(_) | Self::Close(_))
     }
 
-    /// Whether the frame is permitted in a packet of that type (RFC 9000 §12.4 table 3, and
-    /// §12.5 for those that no client can send in 0-RTT; RFC 9221
-    /// §4; multipath §4; acknowledgement frequency §3). If not, the connection is closed with
-    /// PROTOCOL_VIOLATION.
+    /// Returns whether the frame is permitted in a packet of that type (RFC 9000 §12.4 table 3, and
+    /// §12.5 for frames that no client can send in 0-RTT; RFC 9221 §4; multipath §4;
+    /// acknowledgement frequency §3). If not, the connection is closed with PROTOCOL_VIOLATION.
     pub const fn permitted_in(&self, packet: PacketType) -> bool {
         match packet {
             PacketType::OneRtt => true,

@@ -12,7 +12,7 @@ use crate::quic::varint::{VARINT_MAX, varint_len};
 const ACK_DELAY_US_END: u64 = (1 << 14) * 1000;
 
 impl<'a> Frame<'a> {
-    /// Reads the next frame of a packet's payload. After an error the reader's position is
+    /// Parses the next frame of a packet's payload. After an error the reader's position is
     /// unspecified.
     ///
     /// A run of PADDING is one frame. The caller must reject a payload without frames (RFC 9000
@@ -45,11 +45,11 @@ impl<'a> Frame<'a> {
 /// 2^62-1" (§19.8, and §19.6 for CRYPTO).
 #[inline]
 fn check_end(offset: u64, len: usize) -> Result<(), Fault> {
-    // Both are below 2^63.
+    // Both numbers are below 2^63.
     if offset + len as u64 > VARINT_MAX { Err(Fault::encoding("data beyond offset 2^62-1")) } else { Ok(()) }
 }
 
-/// STREAM (§19.8).
+/// Parses a STREAM frame (§19.8).
 #[inline]
 fn stream<'a>(frame_type: u64, reader: &mut Reader<'a>) -> Result<Frame<'a>, Fault> {
     let id = StreamId::from_raw(reader.varint()?);
@@ -59,7 +59,8 @@ fn stream<'a>(frame_type: u64, reader: &mut Reader<'a>) -> Result<Frame<'a>, Fau
     Ok(Frame::Stream(Stream { id, offset, fin: frame_type & ty::STREAM_FIN != 0, data }))
 }
 
-/// Every frame but STREAM. Kept out of line, so that the code inlined for bulk data stays small.
+/// Parses any frame except STREAM. The function is not inlined, so that the code inlined for bulk
+/// data stays small.
 #[inline(never)]
 fn other<'a>(frame_type: u64, reader: &mut Reader<'a>) -> Result<Frame<'a>, Fault> {
     Ok(match frame_type {
@@ -94,7 +95,7 @@ fn other<'a>(frame_type: u64, reader: &mut Reader<'a>) -> Result<Frame<'a>, Faul
     })
 }
 
-/// The frames of the multipath draft, section 4.
+/// Parses the frames of the multipath draft, section 4.
 fn multipath<'a>(frame_type: u64, reader: &mut Reader<'a>) -> Result<Frame<'a>, Fault> {
     Ok(match frame_type {
         ty::PATH_ACK | ty::PATH_ACK_ECN => {
@@ -119,7 +120,8 @@ fn multipath<'a>(frame_type: u64, reader: &mut Reader<'a>) -> Result<Frame<'a>, 
     })
 }
 
-/// PADDING (§19.1). The first byte of the run is consumed; takes the rest of the run.
+/// Parses PADDING (§19.1). The first byte of the run is consumed already; takes the rest of the
+/// run.
 fn padding<'a>(reader: &mut Reader<'a>) -> Frame<'a> {
     let rest = reader.peek();
     let more = rest.iter().position(|byte| *byte != 0).unwrap_or(rest.len());
@@ -128,7 +130,7 @@ fn padding<'a>(reader: &mut Reader<'a>) -> Frame<'a> {
     Frame::Padding { len: 1 + more }
 }
 
-/// CRYPTO (§19.6).
+/// Parses a CRYPTO frame (§19.6).
 fn crypto<'a>(reader: &mut Reader<'a>) -> Result<Frame<'a>, Fault> {
     let offset = reader.varint()?;
     let data = reader.prefixed()?;
@@ -136,7 +138,7 @@ fn crypto<'a>(reader: &mut Reader<'a>) -> Result<Frame<'a>, Fault> {
     Ok(Frame::Crypto { offset, data })
 }
 
-/// NEW_TOKEN (§19.7).
+/// Parses a NEW_TOKEN frame (§19.7).
 fn new_token<'a>(reader: &mut Reader<'a>) -> Result<Frame<'a>, Fault> {
     match reader.prefixed()? {
         // "A client MUST treat receipt of a NEW_TOKEN frame with an empty Token field as a
@@ -146,7 +148,7 @@ fn new_token<'a>(reader: &mut Reader<'a>) -> Result<Frame<'a>, Fault> {
     }
 }
 
-/// The fields of NEW_CONNECTION_ID (§19.15) after the path ID, if there is one.
+/// Parses the fields of NEW_CONNECTION_ID (§19.15) after the path ID, if there is one.
 fn new_connection_id<'a>(path: Option<PathId>, reader: &mut Reader<'a>) -> Result<Frame<'a>, Fault> {
     let sequence = reader.varint()?;
     let retire_prior_to = reader.varint()?;
@@ -162,7 +164,7 @@ fn new_connection_id<'a>(path: Option<PathId>, reader: &mut Reader<'a>) -> Resul
     Ok(Frame::NewConnectionId { path, sequence, retire_prior_to, id, reset_token: reader.array()? })
 }
 
-/// CONNECTION_CLOSE (§19.19).
+/// Parses a CONNECTION_CLOSE frame (§19.19).
 fn close<'a>(by_application: bool, reader: &mut Reader<'a>) -> Result<Frame<'a>, Fault> {
     let code = reader.varint()?;
     let origin =
@@ -170,7 +172,7 @@ fn close<'a>(by_application: bool, reader: &mut Reader<'a>) -> Result<Frame<'a>,
     Ok(Frame::Close(Close { code, origin, reason: reader.prefixed()? }))
 }
 
-/// ACK_FREQUENCY (draft-14 §4).
+/// Parses an ACK_FREQUENCY frame (draft-14 §4).
 fn ack_frequency<'a>(reader: &mut Reader<'a>) -> Result<Frame<'a>, Fault> {
     let sequence = reader.varint()?;
     let ack_eliciting_threshold = reader.varint()?;
@@ -187,15 +189,15 @@ fn stream_id(reader: &mut Reader<'_>) -> Result<StreamId, Fault> {
     Ok(StreamId::from_raw(reader.varint()?))
 }
 
-/// A number of streams: "this value cannot exceed 2^60" (§19.11, §19.14), because stream IDs have
-/// 62 bits.
+/// Parses a number of streams: "this value cannot exceed 2^60" (§19.11, §19.14), because stream IDs
+/// have 62 bits.
 #[inline]
 fn stream_count(reader: &mut Reader<'_>) -> Result<u64, Fault> {
     let count = reader.varint()?;
     if count > StreamId::COUNT_MAX { Err(Fault::encoding("more than 2^60 streams")) } else { Ok(count) }
 }
 
-/// A path ID. A value above 2^32-1 exceeds every limit that can be granted, which is a
+/// Parses a path ID. A value above 2^32-1 exceeds every limit that can be granted, which is a
 /// PROTOCOL_VIOLATION (multipath §4, §4.6).
 #[inline]
 fn path_id(reader: &mut Reader<'_>) -> Result<PathId, Fault> {

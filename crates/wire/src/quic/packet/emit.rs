@@ -22,7 +22,7 @@ pub struct LongHeader<'a> {
     pub token: &'a [u8],
 }
 
-/// Bytes that [`emit_long`] writes, including the packet number.
+/// Returns the number of bytes that [`emit_long`] writes, including the packet number.
 pub fn long_header_len(header: &LongHeader<'_>, number_len: usize) -> usize {
     let token_len = match header.ty {
         PacketType::Initial => varint_len(header.token.len() as u64) + header.token.len(),
@@ -128,13 +128,13 @@ pub fn emit_retry(
     out.extend_from_slice(token);
 }
 
-/// The fixed bit if `set`, otherwise 0.
+/// Returns the fixed bit if `set`, otherwise 0.
 #[inline]
 const fn fixed(set: bool) -> u8 {
     if set { FIXED_BIT } else { 0 }
 }
 
-/// The packet number length as encoded in the first byte.
+/// Returns the packet number length as encoded in the first byte.
 #[inline]
 const fn number_len_bits(number_len: usize) -> u8 {
     assert!(matches!(number_len, 1..=NUMBER_LEN_MAX), "a packet number has one to four bytes");

@@ -2,9 +2,9 @@
 
 use crate::quic::varint::VARINT_MAX;
 
-/// Bytes, 1 to 4, in which `number` must be sent so that a receiver that has every packet up to
-/// `largest_acked` can decode it (`None`: no packet was acknowledged yet). Twice the distance must
-/// fit (RFC 9000 §A.2).
+/// Returns the number of bytes, 1 to 4, with which `number` must be sent so that a receiver that
+/// has every packet up to `largest_acked` can decode it (`None`: no packet was acknowledged yet).
+/// Twice the distance must fit (RFC 9000 §A.2).
 ///
 /// # Panics
 ///
@@ -22,9 +22,9 @@ pub fn number_len(number: u64, largest_acked: Option<u64>) -> usize {
     }
 }
 
-/// The packet number that is closest to the next expected one and whose low `8 * number_len` bits
-/// are `truncated` (RFC 9000 §A.3). `largest` is the largest number received in the space, `None`
-/// if none was.
+/// Returns the packet number that is closest to the next expected one and whose low `8 *
+/// number_len` bits are `truncated` (RFC 9000 §A.3). `largest` is the largest number received in
+/// the space, `None` if none was.
 ///
 /// The result is at most 2^62-1 for any input. A wrongly decoded number fails authentication.
 ///

@@ -60,7 +60,7 @@ pub enum Parsed<'a> {
         /// The token that the client must repeat; not empty.
         token: &'a [u8],
         /// Integrity tag (RFC 9001 §5.8), which proves that the sender saw the client's first
-        /// packet. Not verified here.
+        /// packet. Parsing does not verify it.
         tag: [u8; RETRY_TAG_LEN],
     },
     /// A long header of an unsupported version. Only the version-independent fields are readable
@@ -144,8 +144,8 @@ pub fn parse_packet(bytes: &[u8], local_cid_len: usize) -> Result<Parsed<'_>, Pa
     }))
 }
 
-/// [`parse_packet`] for a long header. Kept out of line: a connection receives a few long headers
-/// and then short headers only.
+/// Implements [`parse_packet`] for a long header. The function is not inlined: a connection
+/// receives a few long headers and then short headers only.
 #[inline(never)]
 fn parse_long(bytes: &[u8], first: u8) -> Result<Parsed<'_>, PacketError> {
     let mut reader = Reader::new(bytes);
@@ -203,15 +203,15 @@ fn parse_retry(
     Ok(Parsed::Retry { version, dcid, scid, token, tag })
 }
 
-/// A connection ID as defined by the invariants: a length byte, then that many bytes (RFC 8999
-/// §5.1).
+/// Parses a connection ID as defined by the invariants: a length byte, then that many bytes (RFC
+/// 8999 §5.1).
 #[inline]
 fn length_and_bytes<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], UnexpectedEnd> {
     let len = reader.u8()?;
     reader.bytes(usize::from(len))
 }
 
-/// The versions listed in [`Parsed::VersionNegotiation`], in the order sent.
+/// Returns the versions listed in [`Parsed::VersionNegotiation`], in the order sent.
 pub fn versions(list: &[u8]) -> impl Iterator<Item = u32> + Clone + '_ {
     list.as_chunks().0.iter().map(|bytes| u32::from_be_bytes(*bytes))
 }
@@ -227,7 +227,8 @@ pub struct Destination<'a> {
 }
 
 /// Reads the destination of the datagram `bytes` for routing; `None` if it is too short. This
-/// checks less than [`parse_packet`], which must follow. `local_cid_len` as in [`parse_packet`].
+/// checks less than [`parse_packet`], which must follow. `local_cid_len` has the same meaning as in
+/// [`parse_packet`].
 #[inline]
 pub fn destination(bytes: &[u8], local_cid_len: usize) -> Option<Destination<'_>> {
     let first = *bytes.first()?;
@@ -255,9 +256,9 @@ pub struct Unprotected {
     pub reserved_ok: bool,
 }
 
-/// Offset of the sample for header protection, given the offset of the packet number (RFC 9001
-/// §5.4.2). The sample is taken as if the packet number had four bytes. It has [`SAMPLE_LEN`]
-/// bytes.
+/// Returns the offset of the sample for header protection, given the offset of the packet number
+/// (RFC 9001 §5.4.2). The sample is taken as if the packet number had four bytes. It has
+/// [`SAMPLE_LEN`] bytes.
 #[inline]
 pub const fn sample_offset(number_offset: usize) -> usize {
     number_offset + NUMBER_LEN_MAX

@@ -1,11 +1,11 @@
-//! The types of packets.
+//! Packet types.
 
 use crate::quic::id::Space;
 
 /// Types of packets that carry frames.
 #[derive(Debug, Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash)]
 pub enum PacketType {
-    /// Long header. The keys can be computed by anyone who sees the packet (RFC 9001 §5.2).
+    /// Long header. Anyone who sees the packet can compute the keys (RFC 9001 §5.2).
     Initial,
     /// Long header; the client's early data.
     ZeroRtt,
@@ -16,7 +16,7 @@ pub enum PacketType {
 }
 
 impl PacketType {
-    /// The packet number space of such packets (RFC 9000 §12.3).
+    /// Returns the packet number space of these packets (RFC 9000 §12.3).
     #[inline]
     pub const fn space(self) -> Space {
         match self {

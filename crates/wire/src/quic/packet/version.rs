@@ -1,4 +1,4 @@
-//! The versions of QUIC, which differ in a few constants (RFC 9369 §3).
+//! QUIC versions, which differ in a few constants (RFC 9369 §3).
 
 use std::fmt;
 
@@ -10,8 +10,8 @@ pub enum Version {
     /// Version 1 (RFC 9000).
     #[default]
     V1,
-    /// Version 2 (RFC 9369): version 1 with other constants, so that networks cannot rely on those
-    /// of version 1.
+    /// Version 2 (RFC 9369): version 1 with other constants, so that networks cannot rely on the
+    /// constants of version 1.
     V2,
 }
 
@@ -19,7 +19,7 @@ impl Version {
     /// All versions, in ascending order.
     pub const ALL: [Self; 2] = [Self::V1, Self::V2];
 
-    /// The version field of a long header.
+    /// Returns the version field of a long header.
     #[inline]
     pub const fn number(self) -> u32 {
         match self {
@@ -29,13 +29,13 @@ impl Version {
         }
     }
 
-    /// The version with this number, if it is known.
+    /// Returns the version with this number, if it is known.
     #[inline]
     pub fn from_number(number: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|version| version.number() == number)
     }
 
-    /// The two versions can be exchanged during the handshake; this is the other one.
+    /// Returns the other version: the two versions can be exchanged during the handshake.
     #[inline]
     #[must_use]
     pub const fn other(self) -> Self {
@@ -45,7 +45,7 @@ impl Version {
         }
     }
 
-    /// The two type bits in a long header (RFC 9000 §17.2, RFC 9369 §3.2); `None` for
+    /// Returns the two type bits in a long header (RFC 9000 §17.2, RFC 9369 §3.2); `None` for
     /// [`PacketType::OneRtt`].
     #[inline]
     pub const fn long_type_bits(self, ty: PacketType) -> Option<u8> {
@@ -58,8 +58,8 @@ impl Version {
         }
     }
 
-    /// The two type bits of a Retry packet, which is not a [`PacketType`], because it has no packet
-    /// number and no frames.
+    /// Returns the two type bits of a Retry packet, which is not a [`PacketType`], because it has
+    /// no packet number and no frames.
     #[inline]
     pub const fn retry_type_bits(self) -> u8 {
         match self {
@@ -68,7 +68,7 @@ impl Version {
         }
     }
 
-    /// The type of packet that two type bits mean; `None` for a Retry packet.
+    /// Returns the packet type for two type bits; `None` for a Retry packet.
     #[inline]
     pub(super) fn packet_type(self, bits: u8) -> Option<PacketType> {
         [PacketType::Initial, PacketType::ZeroRtt, PacketType::Handshake]

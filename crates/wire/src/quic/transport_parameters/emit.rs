@@ -34,7 +34,7 @@ impl TransportParameters {
         for (id, value, _) in numbers.into_iter().filter(|(_, value, default)| value != default) {
             put_number(id, value, out);
         }
-        // For these the presence is the signal, so they are sent even if the value is 0.
+        // Their presence is the signal, so they are sent even if the value is 0.
         let extensions = [
             (id::INITIAL_MAX_PATH_ID, self.initial_max_path_id.map(|path| u64::from(path.0))),
             (id::MIN_ACK_DELAY, self.min_ack_delay_us),
@@ -89,7 +89,7 @@ fn put_value(id: u64, value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
-/// RFC 9000 §18.2, figure 22.
+/// Appends the preferred address (RFC 9000 §18.2, figure 22).
 fn put_preferred_address(preferred: &PreferredAddress, out: &mut Vec<u8>) {
     let v4 = preferred.ipv4.unwrap_or(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
     let v6 = preferred.ipv6.unwrap_or(SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, 0, 0, 0));

@@ -88,7 +88,7 @@ pub struct TransportParameters {
     /// The versions of QUIC that the endpoint uses and offers (RFC 9368 §3).
     pub version_information: Option<VersionInformation>,
     /// Size in bytes of the largest DATAGRAM frame that is accepted, including type and length; 0
-    /// if none is (RFC 9221 §3).
+    /// if none is accepted (RFC 9221 §3).
     pub max_datagram_frame_size: u64,
     /// Whether packets whose fixed bit is 0 are accepted (RFC 9287).
     pub grease_quic_bit: bool,
@@ -101,7 +101,7 @@ pub struct TransportParameters {
 }
 
 impl Default for TransportParameters {
-    /// The values that apply to a peer that sends no parameters (RFC 9000 §18.2).
+    /// Returns the values that apply to a peer that sends no parameters (RFC 9000 §18.2).
     fn default() -> Self {
         Self {
             original_destination_connection_id: None,
@@ -149,7 +149,7 @@ pub struct PreferredAddress {
 pub struct TransportParameterError {
     /// ID of the invalid parameter; `None` if the ID could not be read.
     pub id: Option<u64>,
-    /// A description of the error for people. It is sent in the CONNECTION_CLOSE frame.
+    /// A human-readable description of the error. It is sent in the CONNECTION_CLOSE frame.
     pub reason: &'static str,
 }
 

@@ -94,7 +94,7 @@ impl TransportParameters {
         Ok(())
     }
 
-    /// Checks rules between parameters, after all were read in any order.
+    /// Checks rules between parameters, after all were parsed in any order.
     fn check_together(&self) -> Result<(), TransportParameterError> {
         // "Endpoints that support this extension MUST treat receipt of a min_ack_delay that is
         // greater than the max_ack_delay as a connection error of type TRANSPORT_PARAMETER_ERROR"
@@ -152,7 +152,7 @@ fn at_most(max: u64, value: &mut Reader<'_>, reason: &'static str) -> Result<u64
     if number > max { Err(Fault(reason)) } else { Ok(number) }
 }
 
-/// A number of streams: as in MAX_STREAMS, at most 2^60 (RFC 9000 §4.6).
+/// Parses a number of streams: as in MAX_STREAMS, at most 2^60 (RFC 9000 §4.6).
 fn stream_count(value: &mut Reader<'_>) -> Result<u64, Fault> {
     at_most(StreamId::COUNT_MAX, value, "more than 2^60 streams")
 }
@@ -168,7 +168,7 @@ fn version_information(value: &mut Reader<'_>) -> Result<VersionInformation, Fau
     })
 }
 
-/// RFC 9000 §18.2, figure 22.
+/// Parses a preferred address (RFC 9000 §18.2, figure 22).
 fn preferred_address(value: &mut Reader<'_>) -> Result<PreferredAddress, Fault> {
     let v4 = SocketAddrV4::new(Ipv4Addr::from(value.array::<4>()?), value.u16()?);
     let v6 = SocketAddrV6::new(Ipv6Addr::from(value.array::<16>()?), value.u16()?, 0, 0);
@@ -178,7 +178,7 @@ fn preferred_address(value: &mut Reader<'_>) -> Result<PreferredAddress, Fault> 
         Some(id) if !id.is_empty() => id,
         _ => return Err(Fault("connection ID not of 1 to 20 bytes")),
     };
-    // An address family that the server does not have is sent as zeros.
+    // An address family that the server lacks is sent as zeros.
     Ok(PreferredAddress {
         ipv4: (!v4.ip().is_unspecified() || v4.port() != 0).then_some(v4),
         ipv6: (!v6.ip().is_unspecified() || v6.port() != 0).then_some(v6),

@@ -1,4 +1,4 @@
-//! The versions that an endpoint uses and offers (RFC 9368 §3).
+//! Versions that an endpoint uses and offers (RFC 9368 §3).
 
 use crate::quic::reader::{Reader, UnexpectedEnd};
 
@@ -7,12 +7,12 @@ use crate::quic::reader::{Reader, UnexpectedEnd};
 pub struct VersionInformation {
     /// The version that the sender has chosen for the connection.
     pub chosen: u32,
-    /// From a client: the versions that it can continue with, the preferred one first; `chosen` is
+    /// From a client: the versions with which it can continue, the preferred one first; `chosen` is
     /// one of them. From a server: the versions that it supports.
     pub available: Vec<u32>,
 }
 
-/// Why the value of the parameter is refused.
+/// Reason why the value of the parameter is rejected.
 pub(super) enum Refused {
     Length,
     Zero,
@@ -40,7 +40,7 @@ impl VersionInformation {
         Ok(Self { chosen, available })
     }
 
-    /// The value, as [`Self::parse`] reads it.
+    /// Returns the value in the format of [`Self::parse`].
     pub(super) fn value(&self) -> Vec<u8> {
         [self.chosen].iter().chain(&self.available).flat_map(|version| version.to_be_bytes()).collect()
     }
