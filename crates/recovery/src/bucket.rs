@@ -14,7 +14,7 @@ pub(crate) const PARTS_PER_BYTE: u64 = 8_000_000_000;
 pub(crate) struct Bucket {
     /// Credit; negative if more was sent than permitted.
     bytes: i64,
-    /// The fractional credit, in parts of a byte; less than one byte.
+    /// Fractional credit, in parts of a byte; less than one byte.
     parts: u64,
     /// Time of the last refill.
     refilled_at: Instant,
@@ -30,7 +30,7 @@ impl Bucket {
         self.refilled_at = self.refilled_at.max(now);
     }
 
-    /// The credit at `now`: whole bytes and parts.
+    /// Returns the credit at `now`: whole bytes and parts.
     pub(crate) fn credit_at(&self, now: Instant, rate: Rate, capacity: u64) -> (i64, u64) {
         let elapsed = now.saturating_since(self.refilled_at).as_nanos();
         let (refill, parts) = match rate.as_bps().checked_mul(elapsed).and_then(|sum| sum.checked_add(self.parts)) {
@@ -56,8 +56,8 @@ impl Bucket {
         self.bytes = self.bytes.saturating_sub_unsigned(bytes);
     }
 
-    /// The time at which `bytes` may be sent: `now` if they already may, otherwise the time at
-    /// which `batch` may, or a full bucket if that is less.
+    /// Returns the time at which `bytes` may be sent: `now` if they already may, otherwise the time
+    /// at which `batch` may, or a full bucket if that is less.
     pub(crate) fn time_of(&self, now: Instant, rate: Rate, capacity: u64, bytes: u64, batch: u64) -> Instant {
         let (credit, parts) = self.credit_at(now, rate, capacity);
         let wanted = bytes.min(capacity);

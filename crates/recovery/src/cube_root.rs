@@ -1,6 +1,6 @@
 //! The exact integer cube root. CUBIC uses it once per congestion event.
 
-/// The largest `root` with `root^3 <= value`. At most `floor(cbrt(2^128 - 1))`, 43 bits.
+/// Returns the largest `root` with `root^3 <= value`. At most `floor(cbrt(2^128 - 1))`, 43 bits.
 ///
 /// Determines one bit per step, from the highest. With the result `r` so far and the bit `b` to
 /// test, `(r + b)^3` exceeds `r^3` by `b * (3r^2 + 3rb + b^2)`. With `value - r^3` as the

@@ -67,7 +67,8 @@ pub struct RateSample {
     pub in_flight_when_sent: u64,
     /// Bytes declared lost since the packet was sent.
     pub lost: u64,
-    /// The application limited sending in the interval, so the path may be faster than `rate`.
+    /// Whether the application limited sending in the interval, so that the path may be faster than
+    /// `rate`.
     pub app_limited: bool,
     /// Time from sending to acknowledgement (section 4.2).
     pub rtt: Duration,
@@ -84,9 +85,9 @@ pub struct LossSample {
     pub lost: u64,
     /// Total bytes delivered now.
     pub delivered_total: u64,
-    /// The application limited sending when the run was sent.
+    /// Whether the application limited sending when the run was sent.
     pub app_limited: bool,
-    /// The run does not continue the run lost before it: a new gap in the packet numbers.
+    /// Whether the run does not continue the run lost before it: a new gap in the packet numbers.
     pub new_gap: bool,
 }
 
@@ -106,7 +107,8 @@ pub struct DeliveryRate {
     lost: u64,
     /// Send time of the newest acknowledged packet, or of the first packet after an idle period.
     first_sent_at: Instant,
-    /// Packets sent before this many bytes are delivered are application-limited; zero if none are.
+    /// Number of delivered bytes up to which sent packets are application-limited; zero if none
+    /// are.
     app_limited_until: u64,
     newest: Option<Newest>,
     /// The packet number after the last lost packet.
@@ -114,13 +116,13 @@ pub struct DeliveryRate {
 }
 
 impl DeliveryRate {
-    /// The state of a path on which nothing was sent.
+    /// Creates the state of a path on which nothing was sent.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// `bytes` that count as in flight are sent at `now`; `in_flight` includes them (section
-    /// 4.1.2.2).
+    /// Records that `bytes` that count as in flight are sent at `now`; `in_flight` includes them
+    /// (section 4.1.2.2).
     #[must_use]
     pub fn on_sent(&mut self, now: Instant, bytes: u64, in_flight: u64) -> SendStamp {
         if in_flight <= bytes {
@@ -137,21 +139,21 @@ impl DeliveryRate {
         }
     }
 
-    /// To be called when sending stops because there is no data, although window and pacer permit
-    /// more (section 4.1.2.4). `in_flight` is the number of bytes in flight. Samples are marked
-    /// until all of these bytes were delivered.
+    /// Records that sending stops because there is no data, although window and pacer permit more
+    /// (section 4.1.2.4). `in_flight` is the number of bytes in flight. Samples are marked until
+    /// all of these bytes were delivered.
     pub fn on_app_limited(&mut self, in_flight: u64) {
         self.app_limited_until = self.delivered.saturating_add(in_flight).max(1);
     }
 
-    /// True while samples are marked as application-limited.
+    /// Returns true while samples are marked as application-limited.
     pub const fn is_app_limited(&self) -> bool {
         self.app_limited_until != 0
     }
 
-    /// Packets of one run were acknowledged for the first time at `now` (section 4.1.2.3): `bytes`
-    /// in total, with `last_number` as the highest packet number. Must not be called for packets
-    /// that were declared lost.
+    /// Records that packets of one run were acknowledged for the first time at `now` (section
+    /// 4.1.2.3): `bytes` in total, with `last_number` as the highest packet number. Must not be
+    /// called for packets that were declared lost.
     pub fn on_acked(&mut self, now: Instant, stamp: &SendStamp, sent_at: Instant, last_number: u64, bytes: u64) {
         self.delivered = self.delivered.saturating_add(bytes);
         self.delivered_at = now;
@@ -162,8 +164,8 @@ impl DeliveryRate {
         }
     }
 
-    /// The packets `numbers` of one run, `bytes` in total, were declared lost. Within one detection
-    /// the calls must be in ascending order, so that adjacent runs count as one gap.
+    /// Records that the packets `numbers` of one run, `bytes` in total, were declared lost. Within
+    /// one detection the calls must be in ascending order, so that adjacent runs count as one gap.
     pub fn on_lost(&mut self, stamp: &SendStamp, numbers: Range<u64>, bytes: u64) -> LossSample {
         self.lost = self.lost.saturating_add(bytes);
         let new_gap = self.lost_end != Some(numbers.start);
@@ -178,7 +180,8 @@ impl DeliveryRate {
         }
     }
 
-    /// The sample for the packets acknowledged since the last sample; `None` if there are none.
+    /// Returns the sample for the packets acknowledged since the last sample; `None` if there are
+    /// none.
     pub fn take_sample(&mut self, rtt: &RttEstimator) -> Option<RateSample> {
         if self.delivered > self.app_limited_until {
             self.app_limited_until = 0;

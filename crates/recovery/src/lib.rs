@@ -1,8 +1,9 @@
 //! RTT estimation, loss detection, congestion control and pacing for any transport.
 //!
-//! This crate knows neither QUIC nor TCP: a packet is a number and a send time, an acknowledgement
-//! is a count of bytes, and every decision takes `now` as an argument. Each path owns one instance
-//! of each part. No part allocates per packet, reads a clock or bases a decision on a float.
+//! This crate is independent of QUIC and TCP: a packet is a number and a send time, an
+//! acknowledgement is a count of bytes, and every decision takes `now` as an argument. Each path
+//! owns one instance of each part. No part allocates per packet, reads a clock or bases a decision
+//! on a float.
 //!
 //! | module | purpose | source |
 //! |---|---|---|
@@ -24,7 +25,7 @@
 //! and lost; it provides [`AckEvent::rate`] and the argument of
 //! [`CongestionController::on_run_lost`].
 //!
-//! The window and the pacing budget of a new path:
+//! This example computes the window and the pacing budget of a new path:
 //!
 //! ```
 //! use recovery::{Algorithm, Pacer, RttEstimator};

@@ -5,11 +5,11 @@ use units::{Duration, Instant};
 
 use crate::rtt::RttEstimator;
 
-/// A packet is lost once a packet with a number this much higher was acknowledged:
+/// Distance in packet numbers at which a packet is lost once a later packet was acknowledged:
 /// `kPacketThreshold` (RFC 9002, section 6.1.1, which forbids less than 3).
 pub const PACKET_THRESHOLD: u64 = 3;
 
-/// Whether a packet sent before the largest acknowledged one is lost.
+/// Result for a packet sent before the largest acknowledged one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The packet is lost now.
@@ -30,14 +30,15 @@ pub struct LossDetector {
 }
 
 impl LossDetector {
-    /// The thresholds at `now`, when `largest_acked` is the largest acknowledged number so far.
+    /// Creates the thresholds at `now`, when `largest_acked` is the largest acknowledged number so
+    /// far.
     pub fn new(largest_acked: u64, now: Instant, rtt: &RttEstimator) -> Self {
         Self { largest_acked, now, delay: rtt.loss_delay(), packets: PACKET_THRESHOLD }
     }
 
-    /// The same with higher thresholds, for a path with observed reordering: packets are lost only
-    /// `packets` numbers before the largest acknowledged one, and `delay` after they were sent.
-    /// Never lowers a threshold.
+    /// Returns the detector with higher thresholds, for a path with observed reordering: packets
+    /// are lost only `packets` numbers before the largest acknowledged one, and `delay` after they
+    /// were sent. Thresholds are never lowered.
     #[must_use]
     pub fn tolerating(self, packets: u64, delay: Duration) -> Self {
         Self { packets: self.packets.max(packets), delay: self.delay.max(delay), ..self }
@@ -57,15 +58,15 @@ impl LossDetector {
         Verdict::LostAt(lost_at)
     }
 
-    /// Outstanding packets up to and including this number are lost regardless of their send time;
-    /// `None` if there is no such number. A log that keeps runs of packets can use it to split them
-    /// without a query per packet.
+    /// Returns the packet number up to and including which outstanding packets are lost regardless
+    /// of their send time; `None` if there is no such number. A log that keeps runs of packets can
+    /// use it to split them without a query per packet.
     pub const fn lost_through(&self) -> Option<u64> {
         self.largest_acked.checked_sub(self.packets)
     }
 
-    /// Packets below the largest acknowledged number that were sent at or before this time are
-    /// lost; `None` if that time is before the start of the run.
+    /// Returns the send time up to and including which packets below the largest acknowledged
+    /// number are lost; `None` if that time is before the start of the run.
     pub fn lost_if_sent_by(&self) -> Option<Instant> {
         self.now.as_nanos().checked_sub(self.delay.as_nanos()).map(Instant::from_nanos)
     }

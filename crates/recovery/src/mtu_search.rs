@@ -1,56 +1,59 @@
 //! Path MTU discovery by probes (RFC 4821, RFC 8899): finds the largest packet that a path carries.
 //!
-//! A probe is a packet of the size in question. If it is acknowledged, the path carries that size. Its
-//! loss is no sign of congestion. Probes are sent only while data flow, for which alone the size
-//! matters: the packets that follow show soon whether the probe was lost, and no timer waits for it.
+//! A probe is a packet of the size in question. If it is acknowledged, the path carries that size.
+//! Its loss does not indicate congestion. Probes are sent only while data flows, because the size
+//! matters only for data: the packets that follow soon show whether the probe was lost, and no
+//! timer waits for it.
 
 use units::{Duration, Instant};
 
-/// Below the smallest common size any value is possible, because tunnels take different amounts of it. The
-/// search ends when it is known to this many bytes.
+/// Resolution of the search in bytes. Below the smallest common size any value is possible, because
+/// tunnels take different amounts of it. The search ends when the size is known with this
+/// resolution.
 const RESOLUTION: usize = 16;
 
-/// A size has failed when this many probes were lost (RFC 8899, section 5.1.2: MAX_PROBES).
+/// Number of lost probes after which a size has failed (RFC 8899, section 5.1.2: MAX_PROBES).
 const TRIES: u8 = 3;
 
-/// The search is repeated after this time, because the route may have changed (RFC 8899, section
+/// Time after which the search is repeated, because the route may have changed (RFC 8899, section
 /// 5.1.1: PMTU_RAISE_TIMER).
 const RAISE_INTERVAL: Duration = Duration::from_secs(600);
 
 /// The search for the datagram size of one path.
 #[derive(Debug)]
 pub struct MtuSearch {
-    /// Sizes that networks are built for, ascending. Few paths have a size in between.
+    /// Sizes for which networks are built, ascending. Few paths have a size in between.
     common: &'static [usize],
-    /// The largest size to try. No search if it is not above the size in use.
+    /// The largest size to try. There is no search if it is not above the size in use.
     max: usize,
-    /// The path carries this size.
+    /// Size that the path carries.
     confirmed: usize,
-    /// The path does not carry this size: the smallest one that failed.
+    /// Smallest size that failed.
     failed: Option<usize>,
-    /// Probes of the next size that were lost.
+    /// Number of lost probes of the next size.
     lost: u8,
     /// Number and size of the probe in flight.
     probe: Option<(u64, usize)>,
-    /// The size of a probe that did not leave.
+    /// Size of a probe that did not leave.
     unsent: Option<usize>,
-    /// The search is complete until then.
+    /// Time until which the search is complete.
     complete_until: Option<Instant>,
 }
 
 impl MtuSearch {
-    /// A search from `base`, which the path is assumed to carry, to `max`. `common` are sizes that networks
-    /// are built for, ascending. One whose base is its maximum finds that again after the path fell back.
+    /// Creates a search from `base`, which the path is assumed to carry, to `max`. `common` holds
+    /// the sizes for which networks are built, ascending. A search whose base is its maximum finds
+    /// that size again after the path fell back.
     pub const fn new(base: usize, max: usize, common: &'static [usize]) -> Self {
         Self { common, max, confirmed: base, failed: None, lost: 0, probe: None, unsent: None, complete_until: None }
     }
 
-    /// The peer accepts no larger datagrams.
+    /// Limits the search, because the peer accepts no larger datagrams.
     pub fn limit(&mut self, max: usize) {
         self.max = self.max.min(max);
     }
 
-    /// The size of a probe that may be sent now.
+    /// Returns the size of a probe that may be sent now.
     #[inline]
     pub fn due(&mut self, now: Instant) -> Option<usize> {
         if self.max <= self.confirmed || self.probe.is_some() {
@@ -69,8 +72,8 @@ impl MtuSearch {
         next
     }
 
-    /// The next size to try: the common ones in order, then bisection between a size that works and
-    /// a common one that does not.
+    /// Returns the next size to try: the common ones in order, then bisection between a size that
+    /// works and a common one that does not.
     fn next(&self) -> Option<usize> {
         let below = |size: &usize| *size <= self.max && self.failed.is_none_or(|failed| *size < failed);
         let mut candidates =
@@ -83,30 +86,30 @@ impl MtuSearch {
         (failed - self.confirmed > RESOLUTION).then(|| (self.confirmed + failed) / 2)
     }
 
-    /// A probe was planned.
+    /// Records that a probe was planned.
     pub fn on_planned(&mut self, number: u64, size: usize) {
         (self.probe, self.unsent) = (Some((number, size)), None);
     }
 
-    /// The number of the probe in flight.
+    /// Returns the number of the probe in flight.
     pub fn probe_number(&self) -> Option<u64> {
         self.probe.map(|(number, _)| number)
     }
 
-    /// Whether this packet is the probe in flight.
+    /// Returns whether this packet is the probe in flight.
     #[inline]
     pub fn is_probe(&self, number: u64) -> bool {
         self.probe.is_some_and(|(probe, _)| probe == number)
     }
 
-    /// The probe arrived. Returns the size that the path carries.
+    /// Records that the probe arrived. Returns the size that the path carries.
     pub fn on_acked(&mut self) -> Option<usize> {
         let (_, size) = self.probe.take()?;
         (self.confirmed, self.lost) = (size, 0);
         Some(size)
     }
 
-    /// The probe was lost.
+    /// Records that the probe was lost.
     pub fn on_lost(&mut self) {
         let Some((_, size)) = self.probe.take() else { return };
         self.lost += 1;
@@ -119,29 +122,31 @@ impl MtuSearch {
         (self.failed, self.lost) = (Some(size), 0);
     }
 
-    /// Packets from this number on did not leave, the probe perhaps.
+    /// Records that packets from this number on did not leave, which may include the probe.
     pub fn on_unsent(&mut self, first: u64) {
         let is_probe = self.is_probe(first);
         self.unsent = if is_probe { self.probe.take().map(|(_, size)| size) } else { None };
     }
 
-    /// The system accepts no datagrams of this size. False if that was not a probe.
+    /// Records that the system accepts no datagrams of this size. Returns false if that was not a
+    /// probe.
     pub fn on_too_large(&mut self) -> bool {
         let size = self.unsent.take();
         size.inspect(|size| self.fail(*size)).is_some()
     }
 
-    /// Nothing is known of the probe in flight any more.
+    /// Forgets the probe in flight, whose fate is unknown.
     pub fn cancel(&mut self) {
         self.probe = None;
     }
 
-    /// The path is known to carry no more for now: the search goes on when it would be repeated.
+    /// Pauses the search, because the path is known to carry no more for now: it continues at the
+    /// time of the next repetition.
     pub fn pause(&mut self, now: Instant) {
         self.complete_until = Some(now + RAISE_INTERVAL);
     }
 
-    /// Begins again, because the path carries at most `base` now or leads elsewhere.
+    /// Restarts the search, because the path now carries at most `base` or leads elsewhere.
     pub fn restart(&mut self, base: usize) {
         *self = Self::new(base, self.max, self.common);
     }

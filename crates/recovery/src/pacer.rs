@@ -1,4 +1,5 @@
-//! The pacer: how many bytes may be sent now, and when more may be sent (RFC 9002, section 7.7).
+//! The pacer determines how many bytes may be sent now, and when more may be sent (RFC 9002,
+//! section 7.7).
 //!
 //! Both of two token buckets must permit a packet. The first follows the congestion controller. It
 //! spreads a window over a round trip, in batches of about [`BATCH_TIME`], because a wake-up and a
@@ -15,23 +16,23 @@ use crate::bucket::{Bucket, PARTS_PER_BYTE};
 pub const BATCH_TIME: Duration = Duration::from_millis(1);
 
 /// Segments that may be sent at once after an idle period, even on a slow path: the initial window
-/// (RFC 9002, section 7.7, says that bursts SHOULD be limited to it). On fast paths two batches are
-/// more than that and apply instead. They occupy a queue for at most 2 ms, while ten packets per
-/// wake-up at 10 Gb/s would mean 80,000 wake-ups per second.
+/// (RFC 9002, section 7.7, says that bursts SHOULD be limited to it). On fast paths two batches
+/// exceed this number and apply instead. They occupy a queue for at most 2 ms, while ten packets
+/// per wake-up at 10 Gb/s would mean 80,000 wake-ups per second.
 pub const BURST_SEGMENTS_MIN: u64 = 10;
 
-/// The same for a path that is paced finely: what a delayed wake-up may send together.
+/// Segments that a finely paced path may send at once after a delayed wake-up.
 pub const FINE_BURST_SEGMENTS_MIN: u64 = 2;
 
-/// With fine pacing a batch covers this part of [`BATCH_TIME`], as a shift: 250 us. Bursts of a whole
-/// one would be marked by L4S queues, whose threshold is as long.
+/// Divisor, as a shift, of [`BATCH_TIME`] for a batch under fine pacing: 250 us. L4S queues, whose
+/// threshold is as long as [`BATCH_TIME`], would mark bursts of a whole one.
 const FINE_SHIFT: u32 = 2;
 
-/// The congestion bucket holds this many batches: one to release and one in reserve, so that a
-/// timer that fires up to [`BATCH_TIME`] late costs no throughput.
+/// Number of batches in the congestion bucket: one to release and one in reserve, so that a timer
+/// that fires up to [`BATCH_TIME`] late costs no throughput.
 const BATCHES_HELD: u64 = 2;
 
-/// The segment size before [`Pacer::set_segment_size`]: the payload of an Ethernet frame.
+/// Segment size before [`Pacer::set_segment_size`]: the payload of an Ethernet frame.
 const SEGMENT_DEFAULT: u64 = 1500;
 
 /// A user's limit on the sending rate: rate and burst as in XTP's rate control.
@@ -49,7 +50,7 @@ pub struct RateCap {
 #[derive(Debug, Clone)]
 pub struct Pacer {
     congestion: Bucket,
-    /// The last rate passed in, for [`Self::on_sent`], which takes none.
+    /// The rate of the last call, for [`Self::on_sent`], which takes none.
     rate: Rate,
     segment: u64,
     is_fine: bool,
@@ -66,7 +67,7 @@ struct Cap {
 }
 
 impl Pacer {
-    /// A pacer with full buckets.
+    /// Creates a pacer with full buckets.
     pub const fn new(cap: Option<RateCap>) -> Self {
         let cap = match cap {
             Some(limit) => Some(Cap::new(limit)),
@@ -86,12 +87,12 @@ impl Pacer {
         };
     }
 
-    /// The user's limit.
+    /// Returns the user's limit.
     pub fn cap(&self) -> Option<RateCap> {
         self.cap.as_ref().map(|cap| cap.limit)
     }
 
-    /// Paces in short batches, at the cost of more wake-ups: for networks that mark bursts.
+    /// Sets pacing in short batches, at the cost of more wake-ups: for networks that mark bursts.
     pub fn set_fine(&mut self, is_fine: bool) {
         self.is_fine = is_fine;
     }
@@ -101,8 +102,8 @@ impl Pacer {
         self.segment = bytes.max(1);
     }
 
-    /// Bytes that may be sent now if the congestion controller paces at `rate`. The caller may send
-    /// less.
+    /// Returns the bytes that may be sent now if the congestion controller paces at `rate`. The
+    /// caller may send less.
     #[must_use]
     pub fn budget(&mut self, now: Instant, rate: Rate) -> u64 {
         self.rate = rate;
@@ -114,8 +115,8 @@ impl Pacer {
         }
     }
 
-    /// `bytes` were sent. Bytes beyond the budget (a probe, a bare acknowledgement) are a debt that
-    /// later packets pay.
+    /// Records that `bytes` were sent. Bytes beyond the budget (a probe, a bare acknowledgement)
+    /// are a debt that later packets repay.
     pub fn on_sent(&mut self, now: Instant, bytes: u64) {
         // Refill first: credit above the bucket's capacity must be discarded before this packet is
         // subtracted.
@@ -126,23 +127,24 @@ impl Pacer {
         }
     }
 
-    /// The smallest batch worth a wake-up at `rate`: [`BATCH_TIME`] of it, in bytes.
+    /// Returns the smallest batch worth a wake-up at `rate`: [`BATCH_TIME`] of it, in bytes.
     #[must_use]
     pub fn batch_bytes(rate: Rate) -> u64 {
         batch_bytes(rate)
     }
 
-    /// As [`batch_bytes`](Self::batch_bytes), of this pacer.
+    /// Returns the smallest batch worth a wake-up at `rate`, like
+    /// [`batch_bytes`](Self::batch_bytes), under the pacing of this pacer.
     #[must_use]
     pub fn batch(&self, rate: Rate) -> u64 {
         batch_bytes(rate) >> if self.is_fine { FINE_SHIFT } else { 0 }
     }
 
-    /// The time at which a packet of `bytes` may be sent: `now` if it already may, otherwise the
-    /// time at which about a batch may. A caller that waits for this time repeatedly wakes up about
-    /// once per [`BATCH_TIME`], or once per packet if packets take longer. Under a cap with a small
-    /// burst, batches are half a burst. [`Instant::FAR_FUTURE`] at rate zero. A request larger than
-    /// a full bucket gets the time at which the bucket is full.
+    /// Returns the time at which a packet of `bytes` may be sent: `now` if it already may,
+    /// otherwise the time at which about a batch may. A caller that waits for this time repeatedly
+    /// wakes up about once per [`BATCH_TIME`], or once per packet if packets take longer. Under a
+    /// cap with a small burst, batches are half a burst. [`Instant::FAR_FUTURE`] at rate zero. A
+    /// request larger than a full bucket gets the time at which the bucket is full.
     #[must_use]
     pub fn next_release(&self, now: Instant, rate: Rate, bytes: u64) -> Instant {
         let capacity = self.congestion_capacity(rate);
@@ -151,7 +153,7 @@ impl Pacer {
         let capacity = cap.capacity(self.segment);
         let batch = batch_bytes(cap.limit.rate).min(capacity / 2);
         // Between a change and the next refill this uses the new rate for time already past. The
-        // result may then be slightly early, and the caller asks again.
+        // result may then be slightly early, and the caller queries again.
         at.max(cap.bucket.time_of(now, cap.limit.rate, capacity, bytes, batch))
     }
 
@@ -180,7 +182,7 @@ impl Cap {
     }
 }
 
-/// Bytes that `rate` transfers in [`BATCH_TIME`].
+/// Returns the bytes that `rate` transfers in [`BATCH_TIME`].
 const fn batch_bytes(rate: Rate) -> u64 {
     rate.as_bps() / (PARTS_PER_BYTE / BATCH_TIME.as_nanos())
 }

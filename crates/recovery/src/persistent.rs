@@ -4,7 +4,7 @@ use units::{Duration, Instant};
 
 use crate::rtt::RttEstimator;
 
-/// The number of probe timeouts without an acknowledgement that establishes persistent congestion:
+/// Number of probe timeouts without an acknowledgement that establishes persistent congestion:
 /// `kPersistentCongestionThreshold` (RFC 9002, section 7.6.1).
 pub const PERSISTENT_CONGESTION_THRESHOLD: u64 = 3;
 
@@ -17,21 +17,21 @@ pub const PERSISTENT_CONGESTION_THRESHOLD: u64 = 3;
 /// requires only that none in between was acknowledged).
 #[derive(Debug, Clone)]
 pub struct PersistentCongestion {
-    /// Packets sent before the first round-trip sample do not count (section 7.6.2).
+    /// Time of the first round-trip sample; packets sent before it do not count (section 7.6.2).
     first_sample_at: Option<Instant>,
     period_from: Option<Instant>,
     longest: Duration,
 }
 
 impl PersistentCongestion {
-    /// A search over one loss event. `first_sample_at` is the time of the path's first round-trip
-    /// sample, `None` if there was none.
+    /// Creates a search over one loss event. `first_sample_at` is the time of the path's first
+    /// round-trip sample, `None` if there was none.
     pub const fn new(first_sample_at: Option<Instant>) -> Self {
         Self { first_sample_at, period_from: None, longest: Duration::ZERO }
     }
 
-    /// An ack-eliciting packet sent at `sent_at` is lost. For a run of packets the first and the
-    /// last are sufficient.
+    /// Records the loss of an ack-eliciting packet sent at `sent_at`. For a run of packets the
+    /// first and the last are sufficient.
     pub fn on_lost(&mut self, sent_at: Instant) {
         if self.first_sample_at.is_none_or(|first| sent_at <= first) {
             return;
@@ -40,12 +40,12 @@ impl PersistentCongestion {
         self.longest = self.longest.max(sent_at.saturating_since(from));
     }
 
-    /// A packet between the previous and the next lost packet was acknowledged.
+    /// Records that a packet between the previous and the next lost packet was acknowledged.
     pub fn on_acked(&mut self) {
         self.period_from = None;
     }
 
-    /// True if a period lasted longer than `(smoothed + max(4 * variance, granularity) +
+    /// Returns true if a period lasted longer than `(smoothed + max(4 * variance, granularity) +
     /// max_ack_delay) * 3` (section 7.6.1). `max_ack_delay` applies in every packet number space
     /// here.
     pub fn is_established(&self, rtt: &RttEstimator, max_ack_delay: Duration) -> bool {

@@ -4,49 +4,49 @@ use units::Duration;
 
 use crate::rtt::RttEstimator;
 
-/// The longest probe timeout that backoff produces. RFC 9002 sets no limit; one minute is the
-/// smallest limit that RFC 6298, section 2.5, permits. Without a limit, a path that was dead for
-/// ten minutes would not be probed for the next ten.
+/// Longest probe timeout that backoff produces. RFC 9002 sets no limit; one minute is the smallest
+/// limit that RFC 6298, section 2.5, permits. Without a limit, a path that was dead for ten minutes
+/// would not be probed for the next ten.
 pub const PTO_MAX: Duration = Duration::from_secs(60);
 
-/// The number of doublings after which the timeout of every path with a round trip above a
-/// nanosecond has reached [`PTO_MAX`].
+/// Number of doublings after which the timeout of every path with a round trip above a nanosecond
+/// has reached [`PTO_MAX`].
 const BACKOFF_COUNT_MAX: u32 = 36;
 
-/// The number of consecutive probe timeouts, and the resulting interval.
+/// Number of consecutive probe timeouts, and the resulting interval.
 #[derive(Debug, Clone, Default)]
 pub struct PtoBackoff {
     count: u32,
 }
 
 impl PtoBackoff {
-    /// No timeout so far.
+    /// Creates the state without timeouts.
     pub const fn new() -> Self {
         Self { count: 0 }
     }
 
-    /// The time from the last ack-eliciting packet to the probe: `(smoothed + max(4 * variance,
-    /// granularity) + max_ack_delay) * 2^count` (RFC 9002, section 6.2.1). `max_ack_delay` is the
-    /// peer's, zero in the Initial and Handshake spaces. Backoff ends at [`PTO_MAX`], or at the
-    /// plain interval if that alone is longer.
+    /// Returns the time from the last ack-eliciting packet to the probe: `(smoothed + max(4 *
+    /// variance, granularity) + max_ack_delay) * 2^count` (RFC 9002, section 6.2.1).
+    /// `max_ack_delay` is the peer's, zero in the Initial and Handshake spaces. Backoff ends at
+    /// [`PTO_MAX`], or at the plain interval if that alone is longer.
     pub fn interval(&self, rtt: &RttEstimator, max_ack_delay: Duration) -> Duration {
         let base = rtt.pto_base() + max_ack_delay;
         (base * (1 << self.count.min(BACKOFF_COUNT_MAX))).min(PTO_MAX.max(base))
     }
 
-    /// The timer expired: the next interval is twice as long.
+    /// Handles the expiry of the timer: the next interval is twice as long.
     pub fn on_expired(&mut self) {
         self.count = self.count.saturating_add(1);
     }
 
-    /// An acknowledgement arrived. The caller must not call this where RFC 9002, section 6.2.1,
-    /// excludes it: on a client that does not know yet whether the server has validated its
-    /// address.
+    /// Resets the backoff after an acknowledgement. The caller must not call this where RFC 9002,
+    /// section 6.2.1, excludes it: on a client that does not know yet whether the server has
+    /// validated its address.
     pub fn reset(&mut self) {
         self.count = 0;
     }
 
-    /// Timeouts since the last reset.
+    /// Returns the number of timeouts since the last reset.
     pub const fn count(&self) -> u32 {
         self.count
     }

@@ -1,4 +1,5 @@
-//! A limiter for a class of traffic: how many bytes may be sent now, and when more may be sent.
+//! Limiter for a class of traffic: it determines how many bytes may be sent now, and when more may
+//! be sent.
 //!
 //! Over *any* interval of length T, at most `rate * T + burst` bytes are permitted. The
 //! [pacer](crate::pacer) works on packets; this limiter works on application bytes, which can be
@@ -20,7 +21,7 @@ pub struct RateLimiter {
 }
 
 impl RateLimiter {
-    /// A limiter with a full burst.
+    /// Creates a limiter with a full burst.
     pub const fn new(limit: RateCap) -> Self {
         Self { limit, bucket: Bucket::FULL, rate_until_refill: limit.rate }
     }
@@ -32,12 +33,12 @@ impl RateLimiter {
         self.limit = limit;
     }
 
-    /// Rate and burst.
+    /// Returns rate and burst.
     pub const fn limit(&self) -> RateCap {
         self.limit
     }
 
-    /// Bytes that may be sent now. The caller may send less.
+    /// Returns the bytes that may be sent now. The caller may send less.
     #[must_use]
     pub fn budget(&mut self, now: Instant) -> u64 {
         self.bucket.refill(now, self.rate_until_refill, self.limit.burst);
@@ -50,7 +51,7 @@ impl RateLimiter {
         self.bucket.take(bytes);
     }
 
-    /// The time at which `bytes` (at most a burst) may be sent: `now` if they already may,
+    /// Returns the time at which `bytes` (at most a burst) may be sent: `now` if they already may,
     /// otherwise the time at which about a millisecond's worth may (half a burst if that is less).
     /// A caller that waits for this time repeatedly wakes up about once per millisecond.
     #[must_use]

@@ -2,11 +2,11 @@
 
 use units::Duration;
 
-/// The round-trip time assumed before the first sample: `kInitialRtt` (RFC 9002, section 6.2.2).
+/// Round-trip time assumed before the first sample: `kInitialRtt` (RFC 9002, section 6.2.2).
 pub const INITIAL_RTT: Duration = Duration::from_millis(333);
 
-/// The finest timer resolution assumed for a general-purpose host: `kGranularity` (RFC 9002,
-/// section 6.1.2).
+/// Finest timer resolution assumed for a general-purpose host: `kGranularity` (RFC 9002, section
+/// 6.1.2).
 pub const GRANULARITY: Duration = Duration::from_millis(1);
 
 /// A round-trip estimator for one path.
@@ -15,7 +15,7 @@ pub struct RttEstimator {
     latest: Duration,
     smoothed: Duration,
     variance: Duration,
-    /// Over the lifetime of the path, or since [`Self::forget_min`].
+    /// Minimum over the lifetime of the path, or since [`Self::forget_min`].
     min: Duration,
     granularity: Duration,
     has_sample: bool,
@@ -24,16 +24,18 @@ pub struct RttEstimator {
 }
 
 impl RttEstimator {
-    /// An estimator that assumes `initial` until it has a sample. Use [`INITIAL_RTT`], unless a
-    /// value from an earlier connection to the same peer is known (RFC 9002, section 6.2.2).
+    /// Creates an estimator that assumes `initial` until it has a sample. Use [`INITIAL_RTT`],
+    /// unless a value from an earlier connection to the same peer is known (RFC 9002, section
+    /// 6.2.2).
     pub const fn new(initial: Duration) -> Self {
         Self::with_granularity(initial, GRANULARITY)
     }
 
-    /// Like [`Self::new`], with a timer granularity other than [`GRANULARITY`]. In a data centre a
-    /// round trip may take 50 us; a granularity of 1 ms would delay every loss detection by twenty
-    /// of them. RFC 9002, section 6.1.2, recommends 1 ms. Smaller values need a driver with timers
-    /// of that precision; otherwise late packets are declared lost.
+    /// Creates an estimator like [`Self::new`], with a timer granularity other than
+    /// [`GRANULARITY`]. In a data centre a round trip may take 50 us; a granularity of 1 ms would
+    /// delay every loss detection by twenty of them. RFC 9002, section 6.1.2, recommends 1 ms.
+    /// Smaller values need a driver with timers of that precision; otherwise late packets are
+    /// declared lost.
     pub const fn with_granularity(initial: Duration, granularity: Duration) -> Self {
         Self {
             latest: initial,
@@ -90,52 +92,52 @@ impl RttEstimator {
         self.min_is_stale = true;
     }
 
-    /// Makes the next sample replace the smoothed value and the variation, as the first one does (RFC
-    /// 9002, section 5.3). Call before the first sample after a pause: the old ones tell of a route or a
-    /// queue that may be gone.
+    /// Makes the next sample replace the smoothed value and the variation, as the first one does
+    /// (RFC 9002, section 5.3). Call before the first sample after a pause: the old values describe
+    /// a route or a queue that may be gone.
     pub fn forget_mean(&mut self) {
         self.mean_is_stale = true;
     }
 
-    /// The latest sample, or the initial value.
+    /// Returns the latest sample, or the initial value.
     pub const fn latest(&self) -> Duration {
         self.latest
     }
 
-    /// The smoothed round-trip time, or the initial value.
+    /// Returns the smoothed round-trip time, or the initial value.
     pub const fn smoothed(&self) -> Duration {
         self.smoothed
     }
 
-    /// The mean deviation, RFC 9002's `rttvar`.
+    /// Returns the mean deviation, RFC 9002's `rttvar`.
     pub const fn variance(&self) -> Duration {
         self.variance
     }
 
-    /// The smallest sample, or the initial value.
+    /// Returns the smallest sample, or the initial value.
     pub const fn min(&self) -> Duration {
         self.min
     }
 
-    /// True once a sample was taken.
+    /// Returns true once a sample was taken.
     pub const fn has_sample(&self) -> bool {
         self.has_sample
     }
 
-    /// The timer granularity this estimator was built with.
+    /// Returns the timer granularity with which this estimator was built.
     pub const fn granularity(&self) -> Duration {
         self.granularity
     }
 
-    /// `smoothed + max(4 * variance, granularity)`: the probe timeout without the peer's
+    /// Returns `smoothed + max(4 * variance, granularity)`: the probe timeout without the peer's
     /// `max_ack_delay` and without backoff (RFC 9002, section 6.2.1).
     pub fn pto_base(&self) -> Duration {
         self.smoothed + (self.variance * 4).max(self.granularity)
     }
 
-    /// The time after sending at which a packet is declared lost once a later one was acknowledged:
-    /// 9/8 of the larger of the smoothed and the latest round trip, at least the granularity (RFC
-    /// 9002, section 6.1.2, `kTimeThreshold`).
+    /// Returns the time after sending at which a packet is declared lost once a later one was
+    /// acknowledged: 9/8 of the larger of the smoothed and the latest round trip, at least the
+    /// granularity (RFC 9002, section 6.1.2, `kTimeThreshold`).
     pub fn loss_delay(&self) -> Duration {
         let round_trip = self.smoothed.max(self.latest);
         (round_trip + round_trip / 8).max(self.granularity)
@@ -143,7 +145,7 @@ impl RttEstimator {
 }
 
 impl Default for RttEstimator {
-    /// With [`INITIAL_RTT`] and [`GRANULARITY`].
+    /// Uses [`INITIAL_RTT`] and [`GRANULARITY`].
     fn default() -> Self {
         Self::new(INITIAL_RTT)
     }

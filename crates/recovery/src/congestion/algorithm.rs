@@ -22,7 +22,7 @@ impl Algorithm {
     /// Every algorithm.
     pub const ALL: [Self; 4] = [Self::NewReno, Self::Cubic, Self::Bbr, Self::Prague];
 
-    /// The name, as displayed and parsed.
+    /// Returns the name in its displayed and parsed form.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NewReno => "newreno",
@@ -39,7 +39,7 @@ impl fmt::Display for Algorithm {
     }
 }
 
-/// The name is not a known algorithm.
+/// Error: the name is not a known algorithm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseAlgorithmError {
     input: String,

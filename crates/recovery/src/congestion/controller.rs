@@ -1,4 +1,4 @@
-//! The interface of every controller, and the state it reports.
+//! Interface of every controller, and the state it reports.
 
 use core::fmt;
 
@@ -21,7 +21,7 @@ pub struct CongestionSnapshot {
     /// `startup`, `drain`, `probe_bw_down`, `probe_bw_cruise`, `probe_bw_refill`, `probe_bw_up` or
     /// `probe_rtt`.
     pub phase: &'static str,
-    /// The algorithm's name, as [`super::Algorithm`] displays it.
+    /// The algorithm's name in the form displayed by [`super::Algorithm`].
     pub name: &'static str,
 }
 
@@ -30,61 +30,62 @@ pub struct CongestionSnapshot {
 /// The times passed to it must never go backwards. Every call performs a small, bounded number of
 /// integer operations and allocates nothing.
 pub trait CongestionController: Send + fmt::Debug {
-    /// `bytes` were sent; `in_flight` includes them.
+    /// Handles the sending of `bytes`; `in_flight` includes them.
     fn on_sent(&mut self, now: Instant, bytes: u64, in_flight: u64);
 
-    /// Packets were acknowledged. If the same acknowledgement also revealed losses, the losses must
-    /// be reported first.
+    /// Handles the acknowledgement of packets. If the same acknowledgement also revealed losses,
+    /// they must be reported first.
     fn on_ack(&mut self, event: &AckEvent, rtt: &RttEstimator);
 
-    /// Packets were lost or marked. Reduces the window at most once per round trip: packets sent
+    /// Handles lost or marked packets. Reduces the window at most once per round trip: packets sent
     /// before the last reduction carry no new information (RFC 9002, section 7.3.2). Persistent
     /// congestion always takes effect.
     fn on_loss(&mut self, event: &LossEvent);
 
-    /// Reports each run of lost packets, oldest first, after the [`Self::on_loss`] that counts them
+    /// Handles each run of lost packets, oldest first, after the [`Self::on_loss`] that counts them
     /// all. Does nothing by default: loss-based controllers need only the sum.
     fn on_run_lost(&mut self, _now: Instant, _loss: &LossSample) {}
 
-    /// The peer has reported how many of `packets` newly acknowledged ones were marked by the network.
-    /// Comes before the [`Self::on_loss`] and the [`Self::on_ack`] of the same acknowledgement. Does
-    /// nothing by default.
+    /// Handles the peer's report that the network marked `marked` of `packets` newly acknowledged
+    /// packets. It precedes the [`Self::on_loss`] and the [`Self::on_ack`] of the same
+    /// acknowledgement. Does nothing by default.
     fn on_ecn_report(&mut self, _packets: u64, _marked: u64) {}
 
-    /// Packets declared lost were acknowledged after all. A controller may undo a reduction if all
-    /// its losses were spurious. Does nothing by default.
+    /// Handles the acknowledgement of packets that were declared lost. A controller may undo a
+    /// reduction if all its losses were spurious. Does nothing by default.
     fn on_spurious_loss(&mut self, _event: &SpuriousLossEvent) {}
 
-    /// Bytes that may be in flight. At least two segments, at most [`super::WINDOW_MAX`].
+    /// Returns the number of bytes that may be in flight. It is at least two segments and at most
+    /// [`super::WINDOW_MAX`].
     fn window(&self) -> u64;
 
-    /// True while the window grows by the acknowledged bytes; for BBR in Startup.
+    /// Returns true while the window grows by the acknowledged bytes; for BBR in Startup.
     fn in_slow_start(&self) -> bool;
 
-    /// The pacing rate: `N * window / smoothed` (RFC 9002, section 7.7). N is 2 in slow start,
-    /// because the window may double within the paced round trip, and 5/4 afterwards, so that
-    /// round-trip variation does not leave the window unused.
+    /// Returns the pacing rate: `N * window / smoothed` (RFC 9002, section 7.7). N is 2 in slow
+    /// start, because the window may double within the paced round trip, and 5/4 afterwards, so
+    /// that round-trip variation does not leave the window unused.
     fn pacing_rate(&self, rtt: &RttEstimator) -> Rate {
         let window = self.window();
         let paced = if self.in_slow_start() { window.saturating_mul(2) } else { window.saturating_add(window / 4) };
         Rate::from_transfer(paced, rtt.smoothed()).unwrap_or(Rate::MAX)
     }
 
-    /// The measured bandwidth of the path, for controllers that measure it; `None` while the
-    /// controller has not found the limit.
+    /// Returns the measured bandwidth of the path, for controllers that measure it; `None` while
+    /// the controller has not found the limit.
     fn bandwidth(&self) -> Option<Rate> {
         None
     }
 
-    /// Whether the window and the pace follow a model of the path. The controller then spreads its
-    /// reductions itself; those of others are spread by proportional rate reduction (RFC 9937) in a
-    /// transport that has it. No by default.
+    /// Returns whether the window and the pace follow a model of the path. Such a controller
+    /// spreads its reductions itself; the reductions of other controllers are spread by
+    /// proportional rate reduction (RFC 9937) in transports that support it. False by default.
     fn is_model_based(&self) -> bool {
         false
     }
 
-    /// Whether the reduction is in proportion to the share of marks, so that packets carry ECT(1) (RFC
-    /// 9331, section 4.1). No by default: they carry ECT(0).
+    /// Returns whether the reduction is in proportion to the share of marks, so that packets carry
+    /// ECT(1) (RFC 9331, section 4.1). False by default: packets then carry ECT(0).
     fn is_scalable(&self) -> bool {
         false
     }
@@ -94,10 +95,10 @@ pub trait CongestionController: Send + fmt::Debug {
     /// the growth.
     fn set_segment_size(&mut self, bytes: u64);
 
-    /// The state for logs and statistics.
+    /// Returns the state for logs and statistics.
     fn snapshot(&self) -> CongestionSnapshot;
 
-    /// A new controller of the same algorithm and segment size in its initial state, for a path
-    /// that moved to a new address (RFC 9000, section 9.4).
+    /// Returns a new controller of the same algorithm and segment size in its initial state, for a
+    /// path that moved to a new address (RFC 9000, section 9.4).
     fn fresh(&self) -> Box<dyn CongestionController>;
 }

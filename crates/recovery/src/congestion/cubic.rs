@@ -24,8 +24,8 @@ const FAST_CONVERGENCE: (u64, u64) = (17, 20);
 /// its window.
 const ALPHA: (u64, u64) = (9, 17);
 
-/// Times on the curve are limited to 2^31 ticks, 36 minutes. The cubic function exceeds
-/// [`WINDOW_MAX`] long before, for any segment above 64 bytes.
+/// Limit of times on the curve: 2^31 ticks, 36 minutes. The cubic function exceeds [`WINDOW_MAX`]
+/// long before, for any segment above 64 bytes.
 const TICKS_MAX: u64 = 1 << 31;
 
 /// `W_cubic` without its offset, `C * t^3` with C = 0.4 segments/s^3 (section 5.1), and its
@@ -49,14 +49,14 @@ impl Curve {
         Self { coefficient: Self::PER_BYTE * segment }
     }
 
-    /// Bytes by which the curve rises in `ticks` from its plateau.
+    /// Returns the bytes by which the curve rises in `ticks` from its plateau.
     const fn rise(self, ticks: u64) -> u64 {
         let ticks = if ticks > TICKS_MAX { TICKS_MAX } else { ticks } as u128;
         let cube = (ticks * ticks * ticks) >> 32;
         ((cube * self.coefficient as u128) >> 64) as u64
     }
 
-    /// Ticks in which the curve rises by `bytes`: K of section 4.2, rounded down.
+    /// Returns the ticks in which the curve rises by `bytes`: K of section 4.2, rounded down.
     fn ticks_to_rise(self, bytes: u64) -> u64 {
         // `bytes` is at most WINDOW_MAX, 2^38, and the coefficient at least 2^34: the quotient has
         // 68 bits.
@@ -88,7 +88,7 @@ struct Epoch {
 }
 
 impl Epoch {
-    /// `W_cubic(t)` (section 4.2).
+    /// Returns `W_cubic(t)` (section 4.2).
     fn height(&self, curve: Curve, elapsed: Duration) -> u64 {
         let now = ticks(elapsed);
         match now.checked_sub(self.plateau_ticks) {
@@ -104,7 +104,7 @@ impl Epoch {
 struct Undo {
     /// Bytes lost in this congestion event and not acknowledged since.
     lost_bytes: u64,
-    /// Packets sent at or before this time belong to an earlier event.
+    /// Time before the event: packets sent at or before it belong to an earlier event.
     after: Option<Instant>,
     window: u64,
     threshold: Option<u64>,
@@ -126,16 +126,16 @@ pub struct Cubic {
     /// `cwnd_prior`: the window before the last reduction (section 4.3).
     prior: u64,
     epoch: Option<Epoch>,
-    /// Since when the window was not fully used, according to acknowledgements.
+    /// Time since which the window was not fully used, according to acknowledgements.
     limited_since: Option<Instant>,
-    /// Since when nothing is in flight, unless `limited_since` covers it. The next packet sent ends
-    /// it.
+    /// Time since which nothing is in flight, unless `limited_since` covers it. The next packet
+    /// sent ends it.
     idle_since: Option<Instant>,
     undo: Option<Undo>,
 }
 
 impl Cubic {
-    /// A controller with the initial window for packets of at most `segment_size` bytes.
+    /// Creates a controller with the initial window for packets of at most `segment_size` bytes.
     pub fn new(segment_size: u64) -> Self {
         let window = Window::new(segment_size);
         Self {
@@ -223,7 +223,7 @@ impl Cubic {
         // Section 4.7: fast convergence. A flow that did not regain its old plateau yields
         // bandwidth to other flows.
         self.plateau = if window < self.plateau { window * FAST_CONVERGENCE.0 / FAST_CONVERGENCE.1 } else { window };
-        // Section 4.6, with the window in place of the flight size. That is safe only because the
+        // Section 4.6, with the window in place of the flight size. This is safe only because the
         // window never grows while it is not in use (RFC 9002, section 7.8); `Window::creditable`
         // enforces it.
         let reduced = window * BETA.0 / BETA.1;
@@ -234,9 +234,9 @@ impl Cubic {
     }
 }
 
-/// `(a * b + c) / divisor` and the remainder. The product rarely exceeds 64 bits, and a 128-bit
-/// division takes several times as long, hence the two branches. The quotient must fit 64 bits:
-/// here `a <= divisor`.
+/// Returns `(a * b + c) / divisor` and the remainder. The product rarely exceeds 64 bits, and a
+/// 128-bit division takes several times as long, hence the two branches. The quotient must fit 64
+/// bits: here `a <= divisor`.
 fn mul_add_div(a: u64, b: u64, c: u64, divisor: u64) -> (u64, u64) {
     if let Some(sum) = a.checked_mul(b).and_then(|product| product.checked_add(c)) {
         return (sum / divisor, sum % divisor);
@@ -260,7 +260,7 @@ impl CongestionController for Cubic {
             // acknowledgement.
             self.first_slow_start(event, bytes);
         } else if bytes == 0 {
-            // In recovery, or the window was not in use.
+            // The flow is in recovery, or the window was not in use.
         } else if self.window.in_slow_start() {
             self.window.slow_start(bytes);
         } else {

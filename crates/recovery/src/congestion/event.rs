@@ -1,4 +1,4 @@
-//! The inputs of a controller: acknowledgements, losses, and packets that were declared lost and
+//! Inputs of a controller: acknowledgements, losses, and packets that were declared lost but
 //! arrived.
 
 use units::{Duration, Instant};
@@ -16,13 +16,13 @@ pub struct AckEvent {
     pub newest_sent_at: Instant,
     /// Bytes in flight after this acknowledgement.
     pub in_flight: u64,
-    /// The window was not fully used when these packets were sent: the application, the peer's flow
-    /// control or the anti-amplification limit limited sending. Waiting for the pacer does not
-    /// count (RFC 9002, section 7.8).
+    /// Whether the window was not fully used when these packets were sent: the application, the
+    /// peer's flow control or the anti-amplification limit limited sending. Waiting for the pacer
+    /// does not count (RFC 9002, section 7.8).
     pub app_limited: bool,
-    /// This is the first acknowledgement of a packet sent after the end of the last round was
-    /// acknowledged, so it begins a new round. A round is one window's worth of packets (RFC 9406,
-    /// section 4.2, `windowEnd`).
+    /// Whether this is the first acknowledgement of a packet sent after the end of the last round
+    /// was acknowledged, so that it begins a new round. A round is one window's worth of packets
+    /// (RFC 9406, section 4.2, `windowEnd`).
     pub round_ended: bool,
     /// The round-trip sample of this acknowledgement, or the previous sample if it gave none.
     pub latest_rtt: Duration,
@@ -43,9 +43,9 @@ pub struct LossEvent {
     pub bytes: u64,
     /// Bytes in flight after the lost bytes were removed.
     pub in_flight: u64,
-    /// Persistent congestion was established: see [`crate::PersistentCongestion`].
+    /// Whether persistent congestion was established: see [`crate::PersistentCongestion`].
     pub persistent: bool,
-    /// The network marked packets (ECN-CE) instead of dropping them.
+    /// Whether the network marked packets (ECN-CE) instead of dropping them.
     pub ecn: bool,
 }
 

@@ -14,17 +14,17 @@
 
 use units::Duration;
 
-/// The smallest increase of the round trip that counts (section 4.3).
+/// Smallest relevant increase of the round trip (section 4.3).
 const MIN_RTT_THRESH: Duration = Duration::from_millis(4);
-/// The largest increase required (section 4.3).
+/// Largest increase required (section 4.3).
 const MAX_RTT_THRESH: Duration = Duration::from_millis(16);
-/// Between these bounds, the threshold is this fraction of the last round's minimum (section 4.3).
+/// Divisor of the last round's minimum that gives the threshold between these bounds (section 4.3).
 const MIN_RTT_DIVISOR: u64 = 8;
-/// Samples required before the minimum of a round is used (section 4.3).
+/// Number of samples required before the minimum of a round is used (section 4.3).
 const N_RTT_SAMPLE: u32 = 8;
-/// The factor by which conservative slow start grows more slowly (section 4.3).
+/// Factor by which conservative slow start grows more slowly (section 4.3).
 const CSS_GROWTH_DIVISOR: u64 = 4;
-/// Rounds of conservative slow start (section 4.3).
+/// Number of rounds of conservative slow start (section 4.3).
 const CSS_ROUNDS: u32 = 5;
 
 /// The minimum of a round without samples.
@@ -33,7 +33,8 @@ const NO_SAMPLE: Duration = Duration::MAX;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     SlowStart,
-    /// `baseline` is the minimum of the round that began this phase; `rounds` have ended since.
+    /// `baseline` is the minimum of the round that began this phase; `rounds` is the number of
+    /// rounds that have ended since.
     Conservative {
         baseline: Duration,
         rounds: u32,
@@ -60,7 +61,7 @@ pub struct HyStart {
 }
 
 impl HyStart {
-    /// The state at the start of a connection.
+    /// Creates the state at the start of a connection.
     pub const fn new() -> Self {
         Self { phase: Phase::SlowStart, last_round_min: NO_SAMPLE, round_min: NO_SAMPLE, round_samples: 0 }
     }
@@ -100,12 +101,12 @@ impl HyStart {
         }
     }
 
-    /// A loss or a mark ended the first slow start.
+    /// Ends the first slow start because of a loss or a mark.
     pub fn on_congestion(&mut self) {
         self.phase = Phase::Done;
     }
 
-    /// True in conservative slow start.
+    /// Returns true in conservative slow start.
     pub const fn is_conservative(&self) -> bool {
         matches!(self.phase, Phase::Conservative { .. })
     }

@@ -18,7 +18,7 @@ pub struct NewReno {
 }
 
 impl NewReno {
-    /// A controller with the initial window for packets of at most `segment_size` bytes.
+    /// Creates a controller with the initial window for packets of at most `segment_size` bytes.
     pub fn new(segment_size: u64) -> Self {
         Self { window: Window::new(segment_size), acked_bytes: 0 }
     }

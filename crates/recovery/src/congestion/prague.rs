@@ -2,12 +2,13 @@
 //! draft-briscoe-iccrg-prague-congestion-control).
 //!
 //! Such a network marks early and often. The window is reduced by half the share of marked packets,
-//! once per round trip, so that the queue stays short and the link busy. A loss is answered as CUBIC
-//! answers it (RFC 9331, section 4.3).
+//! once per round trip, so that the queue stays short and the link busy. A loss causes the same
+//! reduction as in CUBIC (RFC 9331, section 4.3).
 //!
-//! Packets carry ECT(1), which says that the sender reacts in this way. A router that knows ECN by RFC
-//! 3168 alone marks ECT(1) as it marks ECT(0), and a flow of this controller would displace others
-//! there (RFC 9331, section 6.2.1). So this is for networks that are known to have L4S queues.
+//! Packets carry ECT(1), which indicates this reaction of the sender. A router that supports ECN by
+//! RFC 3168 alone marks ECT(1) like ECT(0), and a flow of this controller would displace others
+//! there (RFC 9331, section 6.2.1). So use this controller only in networks that are known to have
+//! L4S queues.
 
 use units::{Duration, Instant, Rate};
 
@@ -17,24 +18,25 @@ use super::event::{AckEvent, LossEvent};
 use super::window::Window;
 use crate::rtt::RttEstimator;
 
-/// One, in the fixed-point arithmetic of shares.
+/// The value one in the fixed-point arithmetic of shares.
 const ONE: u64 = 1 << 20;
 
 /// Weight of a new round in the average share of marks, as a shift: 1/16 (RFC 8257, section 3.3,
 /// parameter g).
 const GAIN_SHIFT: u32 = 4;
 
-/// A flow with a shorter round trip grows as if it had this one, so that it does not displace others
+/// Round trip below which a flow grows as if it had this one, so that it does not displace others
 /// (RFC 9331, section 4.3; section 2.4.4 of the draft).
 const REFERENCE_RTT: Duration = Duration::from_millis(25);
 
-/// Below this round trip, growth does not slow down further: a flow could not fill its link again.
+/// Round trip below which growth does not slow down further: a flow could not fill its link again.
 const RTT_MIN: Duration = Duration::from_millis(1);
 
-/// What remains of the window after a loss, in tenths: as CUBIC's (RFC 9438, section 4.6).
+/// Share of the window that remains after a loss, in tenths: the same as in CUBIC (RFC 9438,
+/// section 4.6).
 const LOSS_TENTHS: u64 = 7;
 
-/// Packets and how many of them were marked.
+/// Number of packets, and of marked ones among them.
 #[derive(Debug, Clone, Copy, Default)]
 struct Marks {
     packets: u64,
@@ -47,14 +49,15 @@ impl Marks {
         self.marked = self.marked.saturating_add(marked);
     }
 
-    /// The share of marked ones; none if there were no packets.
+    /// Returns the share of marked packets; `None` if there were no packets.
     fn share(self) -> Option<u64> {
         let share = u128::from(self.marked.min(self.packets)) * u128::from(ONE);
         share.checked_div(self.packets.into()).map(|share| share as u64)
     }
 }
 
-/// Prague: one segment more per round trip for what is not marked, less by half the share of marks.
+/// Prague: adds one segment per round trip for unmarked packets, and subtracts half the share of
+/// marks.
 #[derive(Debug, Clone)]
 pub struct Prague {
     window: Window,
@@ -63,16 +66,16 @@ pub struct Prague {
     /// The average share of marked packets. It starts with all of them, so that the first mark halves
     /// the window (RFC 8257, section 3.3).
     alpha: u64,
-    /// The present round.
+    /// Counts of the current round.
     round: Marks,
-    /// What was reported since the last acknowledgement.
+    /// Counts reported since the last acknowledgement.
     latest: Marks,
-    /// The time of the last reduction because of marks.
+    /// Time of the last reduction because of marks.
     reduced_at: Option<Instant>,
 }
 
 impl Prague {
-    /// A controller with the initial window for packets of at most `segment_size` bytes.
+    /// Creates a controller with the initial window for packets of at most `segment_size` bytes.
     pub fn new(segment_size: u64) -> Self {
         Self {
             window: Window::new(segment_size),
@@ -85,7 +88,7 @@ impl Prague {
     }
 
     fn on_marks(&mut self, event: &LossEvent) {
-        // Once per round trip, and not on top of the reduction for a loss.
+        // Reduce once per round trip, and not on top of the reduction for a loss.
         let is_old = self.reduced_at.is_some_and(|at| event.newest_lost_sent_at <= at);
         if is_old || self.window.predates_reduction(event.newest_lost_sent_at) {
             return;
@@ -96,8 +99,8 @@ impl Prague {
         self.window.set_threshold(Some(self.window.bytes()));
     }
 
-    /// Growth relative to a flow with the reference round trip or more: the square of their ratio,
-    /// because the shorter flow has more rounds, and the same window is a higher rate.
+    /// Returns the growth relative to a flow with at least the reference round trip: the square of
+    /// their ratio, because the shorter flow has more rounds, and the same window is a higher rate.
     fn pace_of_growth(rtt: Duration) -> u128 {
         let rtt = u128::from(rtt.clamp(RTT_MIN, REFERENCE_RTT).as_micros());
         let reference = u128::from(REFERENCE_RTT.as_micros());
@@ -163,7 +166,7 @@ impl CongestionController for Prague {
         self.window.in_slow_start()
     }
 
-    /// Hardly faster than the window itself: bursts would be marked.
+    /// Returns a rate hardly above the rate of the window itself, because bursts would be marked.
     fn pacing_rate(&self, rtt: &RttEstimator) -> Rate {
         let window = self.window.bytes();
         let paced = if self.in_slow_start() { window.saturating_mul(2) } else { window.saturating_add(window / 32) };

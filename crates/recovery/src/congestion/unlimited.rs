@@ -7,9 +7,9 @@ use super::event::{AckEvent, LossEvent};
 use super::window::WINDOW_MAX;
 use crate::rtt::RttEstimator;
 
-/// A controller that permits everything at any time: only the receiver's window limits what is in
-/// flight, as in RFC 793. No [`Algorithm`](super::Algorithm) gives it: it is for models and closed
-/// networks.
+/// A controller that permits everything at any time: only the receiver's window limits the data in
+/// flight, as in RFC 793. No [`Algorithm`](super::Algorithm) selects it: it is for models and
+/// closed networks.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Unlimited;
 

@@ -1,5 +1,5 @@
-//! The state shared by loss-based controllers: the window, its bounds, the slow-start threshold,
-//! the recovery period.
+//! State shared by loss-based controllers: the window, its bounds, the slow-start threshold, the
+//! recovery period.
 
 use units::Instant;
 
@@ -16,17 +16,17 @@ const INITIAL_BYTES_MAX: u64 = 14_720;
 /// `kMinimumWindow` is two segments (RFC 9002, section 7.2).
 const MINIMUM_SEGMENTS: u64 = 2;
 
-/// Segment sizes are clamped to 1..=this. No IP packet is larger, and a size of zero would stop all
-/// growth.
+/// Maximum segment size; sizes are clamped to 1..=this. No IP packet is larger, and a size of zero
+/// would stop all growth.
 const SEGMENT_MAX: u64 = 65_535;
 
-/// The initial window for packets of at most `segment_size` bytes (RFC 9002, section 7.2).
+/// Returns the initial window for packets of at most `segment_size` bytes (RFC 9002, section 7.2).
 pub fn initial_window(segment_size: u64) -> u64 {
     let segment = clamp_segment(segment_size);
     (INITIAL_SEGMENTS * segment).min(INITIAL_BYTES_MAX.max(2 * segment))
 }
 
-/// The minimum window (RFC 9002, section 7.2).
+/// Returns the minimum window (RFC 9002, section 7.2).
 pub fn minimum_window(segment_size: u64) -> u64 {
     MINIMUM_SEGMENTS * clamp_segment(segment_size)
 }
@@ -40,23 +40,27 @@ pub(super) fn clamp_segment(bytes: u64) -> u64 {
 pub(super) struct Window {
     bytes: u64,
     segment: u64,
-    /// `None` means infinite, the value before the first congestion event.
+    /// The slow-start threshold; `None` means infinite, the value before the first congestion
+    /// event.
     threshold: Option<u64>,
     /// Time of the last reduction. Packets sent at or before this time belong to that event (RFC
     /// 9002, section 7.3.2).
     recovery_from: Option<Instant>,
-    /// True from a reduction to the first acknowledgement of a packet sent after it.
+    /// Whether a reduction was not yet followed by the acknowledgement of a packet sent after it.
     in_recovery: bool,
-    /// No packet was acknowledged or lost yet, so a new segment size changes the initial window.
+    /// Whether no packet was acknowledged or lost yet, so that a new segment size changes the
+    /// initial window.
     pristine: bool,
 }
 
 /// The reductions that a loss or a mark requires: none, one or both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reduction {
-    /// A new congestion event: reduce the window by the controller's factor and set the threshold.
+    /// Whether this is a new congestion event: reduce the window by the controller's factor and set
+    /// the threshold.
     pub(super) multiply: bool,
-    /// Persistent congestion: set the window to the minimum and slow-start towards the threshold.
+    /// Whether persistent congestion was established: set the window to the minimum and slow-start
+    /// towards the threshold.
     pub(super) collapse: bool,
 }
 
@@ -88,12 +92,12 @@ impl Window {
         self.threshold.is_none_or(|threshold| self.bytes < threshold)
     }
 
-    /// True if a packet sent at `sent_at` belongs to the last congestion event.
+    /// Returns true if a packet sent at `sent_at` belongs to the last congestion event.
     pub(super) fn predates_reduction(&self, sent_at: Instant) -> bool {
         self.recovery_from.is_some_and(|from| sent_at <= from)
     }
 
-    /// Time of the last reduction, unless it was undone or ended by a collapse.
+    /// Returns the time of the last reduction, unless it was undone or ended by a collapse.
     pub(super) const fn reduced_at(&self) -> Option<Instant> {
         self.recovery_from
     }
@@ -156,7 +160,7 @@ impl Window {
         self.in_recovery = false;
     }
 
-    /// The phase for a snapshot of a controller without phases of its own.
+    /// Returns the phase for a snapshot of a controller without phases of its own.
     pub(super) fn phase(&self) -> &'static str {
         if self.in_recovery {
             "recovery"

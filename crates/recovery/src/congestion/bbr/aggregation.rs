@@ -1,4 +1,4 @@
-//! ACK aggregation: how much more data than expected is acknowledged at once. Radio links and
+//! ACK aggregation: the excess of acknowledged data over the expected amount. Radio links and
 //! receivers hold back packets and acknowledgements; the window must cover the time in between
 //! (section 5.5.9).
 
@@ -23,9 +23,10 @@ impl Aggregation {
         Self { since: now, acked: 0, max: WindowedMax::default() }
     }
 
-    /// Sending resumes after an idle period, in which no data could be acknowledged: an interval
-    /// begins (section 5.4.1). The draft keeps the bytes of the interval before. Then those of a flow
-    /// of bursts would add up, each burst after an idle period, and the window with them.
+    /// Begins an interval when sending resumes after an idle period, in which no data could be
+    /// acknowledged (section 5.4.1). The draft keeps the bytes of the previous interval. In a
+    /// bursty flow, with an idle period before each burst, these bytes would add up, and the window
+    /// with them.
     pub(super) fn on_restart(&mut self, now: Instant) {
         (self.acked, self.since) = (0, now);
     }
@@ -42,15 +43,15 @@ impl Aggregation {
         self.max.update(round, extra, if full { FILTER_ROUNDS } else { STARTUP_ROUNDS });
     }
 
-    /// Bytes to add to the window.
+    /// Returns the bytes to add to the window.
     pub(super) const fn extra(&self) -> u64 {
         self.max.get()
     }
 }
 
-/// The maximum over a sliding window of rounds, by Nichols' filter. It keeps the best value, the
-/// best value after that, and the best value after that one, so that a recent value remains when
-/// the best expires.
+/// The maximum over a sliding window of rounds, by Nichols' filter. It keeps the three best values
+/// in sequence, each newer than the one before, so that a recent value remains when the best
+/// expires.
 #[derive(Debug, Clone, Default)]
 struct WindowedMax {
     /// Rounds ascending, values descending; equal rounds and values are possible.
@@ -73,8 +74,8 @@ impl WindowedMax {
         while aged(self.best[0]) > window {
             self.best = [self.best[1], self.best[2], new];
         }
-        // If one value stays the best for long, takes the others from later parts of the window, so
-        // that they are recent when it expires.
+        // If one value stays the best for a long time, take the others from later parts of the
+        // window, so that they are recent when it expires.
         let spread = aged(self.best[0]);
         if self.best[1].0 == self.best[0].0 && spread * 4 > window {
             self.best = [self.best[0], new, new];

@@ -30,7 +30,7 @@ impl MaxBandwidth {
         }
     }
 
-    /// The maximum; zero before the first sample.
+    /// Returns the maximum; zero before the first sample.
     pub(super) fn get(&self) -> Rate {
         self.previous.max(self.current)
     }

@@ -18,7 +18,7 @@ pub(super) const BETA_PERCENT: u64 = 70;
 /// The percentage of the long-term bound left to other flows in Cruise: `Headroom` (section 2.8).
 const HEADROOM_PERCENT: u64 = 15;
 
-/// No bound, for a number of bytes.
+/// Value of a number of bytes that means no bound.
 pub(super) const UNBOUNDED: u64 = u64::MAX;
 
 /// The bounds. [`UNBOUNDED`] and [`Rate::MAX`] mean no bound.
@@ -38,8 +38,8 @@ impl Bounds {
         (self.inflight_shortterm, self.rate_shortterm) = (UNBOUNDED, Rate::MAX);
     }
 
-    /// The long-term bound minus the headroom left to other flows: `InflightWithHeadroom` (section
-    /// 5.3.3.9).
+    /// Returns the long-term bound minus the headroom left to other flows: `InflightWithHeadroom`
+    /// (section 5.3.3.9).
     pub(super) fn with_headroom(&self, segment: u64, least: u64) -> u64 {
         if self.inflight_longterm == UNBOUNDED {
             return UNBOUNDED;
@@ -49,18 +49,18 @@ impl Bounds {
     }
 }
 
-/// The delivery within the latest round, and whether there were losses (section 2.10).
+/// Delivery within the latest round, and whether there were losses (section 2.10).
 #[derive(Debug, Clone)]
 pub(super) struct LatestRound {
     pub(super) rate: Rate,
     delivered: u64,
     pub(super) shortest_rtt: Duration,
-    /// The round ends with the acknowledgement of a packet that was sent when at least this many
-    /// bytes were delivered.
+    /// Delivered bytes that end the round: it ends with the acknowledgement of a packet that was
+    /// sent when at least this many bytes were delivered.
     end_delivered: u64,
-    /// The last acknowledgement ended the round: `loss_round_start`.
+    /// Whether the last acknowledgement ended the round: `loss_round_start`.
     ended: bool,
-    /// A packet was lost or marked in the round.
+    /// Whether a packet was lost or marked in the round.
     pub(super) lossy: bool,
     pub(super) marked: bool,
 }
@@ -78,7 +78,7 @@ impl LatestRound {
         }
     }
 
-    /// `UpdateLatestDeliverySignals` (section 5.5.10.3).
+    /// Implements `UpdateLatestDeliverySignals` (section 5.5.10.3).
     pub(super) fn update(&mut self, sample: &RateSample) {
         self.rate = self.rate.max(sample.rate.unwrap_or(Rate::ZERO));
         self.delivered = self.delivered.max(sample.delivered);
@@ -89,7 +89,7 @@ impl LatestRound {
         }
     }
 
-    /// `AdvanceLatestDeliverySignals`: the next round begins with this sample.
+    /// Implements `AdvanceLatestDeliverySignals`: the next round begins with this sample.
     pub(super) fn advance(&mut self, sample: &RateSample) {
         if self.ended {
             (self.rate, self.delivered) = (sample.rate.unwrap_or(Rate::ZERO), sample.delivered);
@@ -97,8 +97,8 @@ impl LatestRound {
         }
     }
 
-    /// `NoteLoss` (section 5.5.10.2): the round now lasts until a packet sent after this loss is
-    /// acknowledged.
+    /// Implements `NoteLoss` (section 5.5.10.2): the round now lasts until a packet sent after this
+    /// loss is acknowledged.
     pub(super) fn note_loss(&mut self, delivered_total: u64) {
         if !self.lossy {
             self.end_delivered = delivered_total;
@@ -106,13 +106,13 @@ impl LatestRound {
         self.lossy = true;
     }
 
-    /// The network marked packets. A mark counts as a loss and never as noise.
+    /// Records that the network marked packets. A mark counts as a loss and never as noise.
     pub(super) fn note_mark(&mut self, delivered_total: u64) {
         self.note_loss(delivered_total);
         self.marked = true;
     }
 
-    /// `ResetCongestionSignals`.
+    /// Implements `ResetCongestionSignals`.
     pub(super) fn reset(&mut self) {
         (self.rate, self.delivered, self.shortest_rtt) = (Rate::ZERO, 0, Duration::MAX);
         self.clear_losses();
@@ -123,12 +123,13 @@ impl LatestRound {
         (self.lossy, self.marked) = (false, false);
     }
 
-    /// True if the last acknowledgement ended a round.
+    /// Returns true if the last acknowledgement ended a round.
     pub(super) const fn ended(&self) -> bool {
         self.ended
     }
 
-    /// The most bytes delivered between the sending and the acknowledgement of one packet.
+    /// Returns the maximum number of bytes delivered between the sending and the acknowledgement of
+    /// one packet.
     pub(super) const fn delivered(&self) -> u64 {
         self.delivered
     }
@@ -138,17 +139,17 @@ impl LatestRound {
 #[derive(Debug, Clone, Default)]
 pub(super) struct StartupLosses {
     pub(super) gaps: u32,
-    /// The network marked packets. A mark ends Startup without any gap (section 3.7: marks are
-    /// congestion).
+    /// Whether the network marked packets. A mark ends Startup without any gap (section 3.7: marks
+    /// are congestion).
     pub(super) marked: bool,
 }
 
-/// `IsInflightTooHigh` (section 5.5.10.2).
+/// Implements `IsInflightTooHigh` (section 5.5.10.2).
 pub(super) fn is_loss_too_high(lost: u64, in_flight_when_sent: u64) -> bool {
     lost > percent_of(in_flight_when_sent, LOSS_PERCENT)
 }
 
-/// The inflight at which losses crossed the threshold, within the lost run of packets:
+/// Returns the inflight at which losses crossed the threshold, within the lost run of packets:
 /// `InflightAtLoss` (section 5.5.10.2).
 pub(super) fn in_flight_at_loss(loss: &LossSample) -> u64 {
     let in_flight_before = loss.in_flight_when_sent.saturating_sub(loss.bytes);
@@ -159,7 +160,8 @@ pub(super) fn in_flight_at_loss(loss: &LossSample) -> u64 {
     in_flight_before + prefix.min(loss.bytes)
 }
 
-/// `bytes * percent / 100`, rounded down. The percentage is at most 100, so the quotient fits.
+/// Returns `bytes * percent / 100`, rounded down. The percentage is at most 100, so the quotient
+/// fits.
 pub(super) const fn percent_of(bytes: u64, percent: u64) -> u64 {
     (bytes as u128 * percent as u128 / 100) as u64
 }

@@ -24,13 +24,13 @@ const QUANTUM_SEGMENTS_MIN: u64 = 2;
 const UP_SEGMENTS: u64 = 2;
 
 impl Bbr {
-    /// The bandwidth-delay product: bandwidth times minimum round trip (section 5.6.4.2). The
-    /// initial window before the first sample.
+    /// Returns the bandwidth-delay product: bandwidth times minimum round trip (section 5.6.4.2).
+    /// The initial window before the first sample.
     pub(super) fn bdp(&self, bandwidth: Rate) -> u64 {
         self.bdp_percent(bandwidth, 100)
     }
 
-    /// `BDPMultiple`.
+    /// Implements `BDPMultiple`.
     fn bdp_percent(&self, bandwidth: Rate, percent: u64) -> u64 {
         match self.min_rtt.get() {
             Some(rtt) => bandwidth.bytes_in(rtt).min(WINDOW_MAX) * percent / 100,
@@ -38,18 +38,18 @@ impl Bbr {
         }
     }
 
-    /// `Inflight(1.0)`: the inflight that keeps the path busy without a queue, including packets
-    /// held inside the hosts.
+    /// Returns `Inflight(1.0)`: the inflight that keeps the path busy without a queue, including
+    /// packets held inside the hosts.
     pub(super) fn inflight(&self, bandwidth: Rate) -> u64 {
         self.with_quantum(self.bdp(bandwidth))
     }
 
-    /// `InflightWithHeadroom`.
+    /// Implements `InflightWithHeadroom`.
     pub(super) fn inflight_with_headroom(&self) -> u64 {
         self.bounds.with_headroom(self.segment, self.pipe_min())
     }
 
-    /// `ProbeRTTCwnd` (section 5.6.4.5).
+    /// Returns `ProbeRTTCwnd` (section 5.6.4.5).
     pub(super) fn probe_rtt_window(&self) -> u64 {
         self.bdp_percent(self.bandwidth, BbrState::ProbeRtt.window_percent()).max(self.pipe_min())
     }
@@ -58,7 +58,8 @@ impl Bbr {
         PIPE_SEGMENTS_MIN * self.segment
     }
 
-    /// `QuantizationBudget`. For QUIC the offload budget is one quantum (section 5.5.8.2).
+    /// Implements `QuantizationBudget`. For QUIC the offload budget is one quantum (section
+    /// 5.5.8.2).
     fn with_quantum(&self, bytes: u64) -> u64 {
         let paced = self.pacing.map_or(0, |rate| rate.bytes_in(QUANTUM_TIME));
         let quantum = paced.min(QUANTUM_BYTES_MAX).max(QUANTUM_SEGMENTS_MIN * self.segment);
@@ -66,19 +67,20 @@ impl Bbr {
         bytes.max(quantum).max(self.pipe_min()) + up
     }
 
-    /// `BoundBWForModel` (section 5.5.10.3).
+    /// Implements `BoundBWForModel` (section 5.5.10.3).
     pub(super) fn bound_bandwidth(&mut self) {
         self.bandwidth = self.max_bandwidth.get().min(self.bounds.rate_shortterm);
     }
 
-    /// `InitPacingRate` (section 5.6.2), with the current round-trip estimate.
+    /// Implements `InitPacingRate` (section 5.6.2), with the current round-trip estimate.
     pub(super) fn initial_pacing_rate(&self, rtt: &RttEstimator) -> Rate {
         let span = if rtt.has_sample() { rtt.smoothed() } else { UNKNOWN_RTT };
         let nominal = Rate::from_transfer(self.initial_window, span).unwrap_or(Rate::MAX);
         nominal.mul_ratio(BbrState::Startup.pacing_percent(), 100).max(self.slowest())
     }
 
-    /// `SetPacingRateWithGain` (section 5.6.2). Until the path was full, the rate only increases.
+    /// Implements `SetPacingRateWithGain` (section 5.6.2). Until the path was full, the rate only
+    /// increases.
     pub(super) fn set_pacing_rate(&mut self, percent: u64) {
         if self.bandwidth.is_zero() {
             return;
@@ -89,12 +91,12 @@ impl Bbr {
         }
     }
 
-    /// One segment per second: the lowest rate, so that the pacer always wakes up again.
+    /// Returns one segment per second: the lowest rate, so that the pacer always wakes up again.
     const fn slowest(&self) -> Rate {
         Rate::from_bps(self.segment * 8)
     }
 
-    /// `SetCwnd` (section 5.6.4.6).
+    /// Implements `SetCwnd` (section 5.6.4.6).
     pub(super) fn update_window(&mut self, ack: &Ack) {
         let aggregated = self.bdp_percent(self.bandwidth, self.state.window_percent()) + self.aggregation.extra();
         let max_inflight = self.with_quantum(aggregated);
@@ -110,7 +112,7 @@ impl Bbr {
         self.set_window(window.max(self.pipe_min()).min(probe).min(self.inflight_cap()));
     }
 
-    /// `BoundCwndForModel` (section 5.6.4.7).
+    /// Implements `BoundCwndForModel` (section 5.6.4.7).
     fn inflight_cap(&self) -> u64 {
         let longterm = match self.state {
             BbrState::Down | BbrState::Refill | BbrState::Up => self.bounds.inflight_longterm,

@@ -1,5 +1,5 @@
-//! The state of the probing cycle: when the next probe is due, and how fast its bound rises
-//! (section 5.3.3). `probe_bw` moves through the cycle.
+//! State of the probing cycle: when the next probe is due, and how fast its bound rises (section
+//! 5.3.3). `probe_bw` moves through the cycle.
 
 use units::{Duration, Instant, Rng};
 
@@ -33,15 +33,15 @@ pub(super) enum AckPhase {
 #[derive(Debug, Clone)]
 pub(super) struct Cycle {
     pub(super) ack_phase: AckPhase,
-    /// Losses now concern packets of a probe: `is_bw_probe_sample`.
+    /// Whether losses now concern packets of a probe: `is_bw_probe_sample`.
     pub(super) is_probe_sample: bool,
     pub(super) started_at: Instant,
     pub(super) wait: Duration,
     pub(super) rounds_since_probe: u64,
-    /// Rounds over which the long-term bound has grown in this probe.
+    /// Number of rounds over which the long-term bound has grown in this probe.
     pub(super) growing_rounds: u32,
     pub(super) acked: u64,
-    /// Bytes that must be acknowledged for the bound to grow by one segment.
+    /// Number of bytes that must be acknowledged for the bound to grow by one segment.
     pub(super) acked_per_segment: u64,
     pub(super) prev_probe_too_high: bool,
     pub(super) prev_probe_precautionary: bool,
@@ -67,13 +67,13 @@ impl Cycle {
         self.rounds_since_probe += 1;
     }
 
-    /// `PickProbeWait` (section 5.3.3.8.3).
+    /// Implements `PickProbeWait` (section 5.3.3.8.3).
     pub(super) fn pick_wait(&mut self, rng: &mut Rng) {
         self.rounds_since_probe = rng.below(2);
         self.wait = WAIT_MIN + Duration::from_nanos(rng.below(WAIT_SPREAD.as_nanos()));
     }
 
-    /// `RaiseInflightLongtermSlope`: 1, 2, 4, ... segments per round.
+    /// Implements `RaiseInflightLongtermSlope`: 1, 2, 4, ... segments per round.
     pub(super) fn raise_slope(&mut self, window: u64, segment: u64) {
         self.acked_per_segment = (window >> self.growing_rounds).max(segment);
         self.growing_rounds = (self.growing_rounds + 1).min(SLOPE_DOUBLINGS_MAX);

@@ -1,11 +1,11 @@
-//! Detects whether the path is full: three rounds of faster sending that hardly increase the
-//! delivery rate (section 5.3.1.2).
+//! Detects a full path: three rounds of faster sending that hardly increase the delivery rate
+//! (section 5.3.1.2).
 
 use units::Rate;
 
-/// The rate growth that shows that the path is not full, in percent.
+/// Growth of the rate, in percent, which shows that the path is not full.
 const GROWTH_PERCENT: u64 = 125;
-/// Rounds without that growth. A receiver needs several rounds to open its window.
+/// Number of rounds without that growth. A receiver needs several rounds to open its window.
 const ROUNDS: u32 = 3;
 
 /// The detector.
@@ -38,12 +38,12 @@ impl FullPipe {
         self.reached |= self.now;
     }
 
-    /// The path is full since the last reset: `full_bw_now`.
+    /// Returns whether the path is full since the last reset: `full_bw_now`.
     pub(super) const fn is_now(&self) -> bool {
         self.now
     }
 
-    /// The path was full at some time: `full_bw_reached`.
+    /// Returns whether the path was full at some time: `full_bw_reached`.
     pub(super) const fn was_reached(&self) -> bool {
         self.reached
     }

@@ -1,11 +1,11 @@
-//! The minimum round trip over ten seconds, measured anew every five (section 5.3.4.3).
+//! Minimum round trip over ten seconds, measured anew every five (section 5.3.4.3).
 
 use units::{Duration, Instant};
 
 /// Time after which a minimum expires: `MinRTTFilterLen` (section 2.16.1). Twice the probing
 /// interval, so that the result of the last probe is still known during the next.
 const FILTER_SPAN: Duration = Duration::from_secs(10);
-/// After this time without a shorter round trip, the path must be drained for a measurement:
+/// Time without a shorter round trip after which the path must be drained for a measurement:
 /// `ProbeRTTInterval` (section 2.16.2). All flows use the same interval, so that flows that share a
 /// queue drain it together.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
@@ -22,7 +22,7 @@ pub(super) struct MinRtt {
 }
 
 impl MinRtt {
-    /// A filter without samples at `now`.
+    /// Creates a filter without samples at `now`.
     pub(super) const fn new(now: Instant) -> Self {
         Self { min: Duration::MAX, min_at: now, recent: Duration::MAX, recent_at: now, probe_due: false }
     }
@@ -38,17 +38,17 @@ impl MinRtt {
         }
     }
 
-    /// A probe has ended: the next is due one interval later.
+    /// Ends a probe: the next is due one interval later.
     pub(super) fn reschedule(&mut self, now: Instant) {
         self.recent_at = now;
     }
 
-    /// The last sample found that a probe is due.
+    /// Returns whether the last sample showed that a probe is due.
     pub(super) const fn is_probe_due(&self) -> bool {
         self.probe_due
     }
 
-    /// The minimum round trip; `None` before the first sample.
+    /// Returns the minimum round trip; `None` before the first sample.
     pub(super) fn get(&self) -> Option<Duration> {
         (self.min != Duration::MAX).then_some(self.min)
     }

@@ -29,7 +29,7 @@
 //! BBR needs [`AckEvent::rate`] and [`CongestionController::on_run_lost`]. Without samples the
 //! window stays at its initial value.
 //!
-//! Deviations from the draft, and choices where it leaves one:
+//! Deviations from the draft, and decisions that it leaves open:
 //!
 //! - Losses below the threshold on a path without a queue do not count as congestion, and the lower
 //!   rate of Down is not taken for a slower path: see `short_term`.
@@ -39,7 +39,7 @@
 //!   `recovery`.
 //! - The window saved on entering `ProbeRtt` is the one directly before; the draft's order of steps
 //!   would keep an older one.
-//! - The end of an idle period begins an interval of the aggregation with no bytes, so that those of
+//! - The end of an idle period begins an aggregation interval with no bytes, so that the bytes of
 //!   bursts do not add up: see `aggregation`.
 //! - A probing cycle without a usable sample does not expire the known maximum, as section 5.5.4
 //!   intends.
@@ -96,7 +96,7 @@ pub struct Bbr {
     segment: u64,
     initial_window: u64,
     window: u64,
-    /// `None` until the first sample of the round trip.
+    /// The pacing rate; `None` before the first sample of the round trip.
     pacing: Option<Rate>,
     /// The maximum delivery rate, limited by the short-term bound: `BBR.bw`.
     bandwidth: Rate,
@@ -115,22 +115,23 @@ pub struct Bbr {
     usage: WindowUsage,
     startup_losses: StartupLosses,
     drain_from_round: u64,
-    /// Everything was acknowledged and the application had no more data: the next packet ends an
-    /// idle period.
+    /// Whether everything was acknowledged and the application had no more data: the next packet
+    /// ends an idle period.
     idle: bool,
-    /// No packet was acknowledged since the end of an idle period.
+    /// Whether no packet was acknowledged since the end of an idle period.
     idle_restart: bool,
-    /// A packet was sent, so the time of the start is known.
+    /// Whether a packet was sent, so that the time of the start is known.
     started: bool,
-    /// No packet was acknowledged or lost yet, so a new segment size changes the initial window.
+    /// Whether no packet was acknowledged or lost yet, so that a new segment size changes the
+    /// initial window.
     pristine: bool,
     rng: Rng,
 }
 
 impl Bbr {
-    /// A controller with the initial window for packets of at most `segment_size` bytes. `rng`
-    /// randomizes the times of its probes, so that flows with different generators do not probe at
-    /// the same time.
+    /// Creates a controller with the initial window for packets of at most `segment_size` bytes.
+    /// `rng` randomizes the times of its probes, so that flows with different generators do not
+    /// probe at the same time.
     pub fn new(segment_size: u64, rng: Rng) -> Self {
         let window = initial_window(segment_size);
         Self {
@@ -162,7 +163,7 @@ impl Bbr {
         }
     }
 
-    /// `OnInit` (section 5.2.1), the part that depends on the time.
+    /// Implements the part of `OnInit` (section 5.2.1) that depends on the time.
     fn start(&mut self, now: Instant) {
         if !self.started {
             self.started = true;
@@ -172,7 +173,7 @@ impl Bbr {
         }
     }
 
-    /// `UpdateModelAndState` (section 5.2.3).
+    /// Implements `UpdateModelAndState` (section 5.2.3).
     fn update_model(&mut self, ack: &Ack) {
         self.latest.update(&ack.sample);
         if self.rounds.update(&ack.sample) {
@@ -193,7 +194,7 @@ impl Bbr {
         self.bound_bandwidth();
     }
 
-    /// The network marked packets: congestion, regardless of losses (section 3.7).
+    /// Handles marks by the network: congestion, regardless of losses (section 3.7).
     fn on_mark(&mut self, event: &LossEvent) {
         self.latest.note_mark(self.delivered);
         self.startup_losses.marked = true;
@@ -249,7 +250,7 @@ impl CongestionController for Bbr {
         }
     }
 
-    /// `HandleLostPacket` (section 5.5.10.2).
+    /// Implements `HandleLostPacket` (section 5.5.10.2).
     fn on_run_lost(&mut self, now: Instant, loss: &LossSample) {
         self.delivered = loss.delivered_total;
         self.latest.note_loss(loss.delivered_total);

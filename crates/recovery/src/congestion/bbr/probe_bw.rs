@@ -16,8 +16,9 @@ use super::state::BbrState;
 use super::{Ack, Bbr};
 use crate::delivery_rate::RateSample;
 
-/// On short paths a probe is due after this many rounds, or as many rounds as the path holds
-/// segments. A Reno flow would lose its next packet at about that time (section 5.3.3.8.2).
+/// Maximum number of rounds after which a probe is due on short paths, where it is due after as
+/// many rounds as the path holds segments. A Reno flow would lose its next packet at about that
+/// time (section 5.3.3.8.2).
 const RENO_ROUNDS_MAX: u64 = 63;
 impl Bbr {
     /// Enters Down; also `EnterProbeBW`.
@@ -54,7 +55,7 @@ impl Bbr {
         self.cycle.raise_slope(self.window, self.segment);
     }
 
-    /// `UpdateProbeBWCyclePhase` (section 5.3.3.9).
+    /// Implements `UpdateProbeBWCyclePhase` (section 5.3.3.9).
     pub(super) fn update_cycle(&mut self, ack: &Ack) {
         if !self.full_pipe.was_reached() || self.adapt_longterm_bound(ack) {
             return;
@@ -72,7 +73,7 @@ impl Bbr {
         }
     }
 
-    /// `AdaptLongTermModel`. Returns true if it has entered the next state.
+    /// Implements `AdaptLongTermModel`. Returns true if it has entered the next state.
     fn adapt_longterm_bound(&mut self, ack: &Ack) -> bool {
         let (round_started, in_cycle) = (self.rounds.started(), self.state.is_probe_bw());
         if self.cycle.ack_phase == AckPhase::ProbeStarting && round_started {
@@ -101,7 +102,7 @@ impl Bbr {
         false
     }
 
-    /// `ProbeInflightLongtermUpward`: only while the bound limits the flow.
+    /// Implements `ProbeInflightLongtermUpward`: only while the bound limits the flow.
     fn raise_longterm_bound(&mut self, acked: u64) {
         if !self.usage.is_limited() || self.window < self.bounds.inflight_longterm {
             return;
@@ -111,7 +112,7 @@ impl Bbr {
         let segments = cycle.acked / cycle.acked_per_segment;
         cycle.acked %= cycle.acked_per_segment;
         let grown = self.bounds.inflight_longterm.saturating_add(segments.saturating_mul(self.segment));
-        // At most one below `UNBOUNDED`, so that a bound remains a bound.
+        // The result is at most one below `UNBOUNDED`, so that a bound remains a bound.
         self.bounds.inflight_longterm = grown.min(UNBOUNDED - 1);
         if self.rounds.started() {
             self.cycle.raise_slope(self.window, self.segment);
@@ -142,8 +143,8 @@ impl Bbr {
         self.full_pipe.is_now()
     }
 
-    /// `HandleInflightTooHigh` (section 5.5.10.2): `in_flight` was too high. At most once per
-    /// probe.
+    /// Implements `HandleInflightTooHigh` (section 5.5.10.2): `in_flight` was too high. Takes
+    /// effect at most once per probe.
     pub(super) fn on_inflight_too_high(&mut self, now: Instant, in_flight: u64, app_limited: bool) {
         self.cycle.prev_probe_too_high = true;
         self.cycle.is_probe_sample = false;
@@ -157,7 +158,7 @@ impl Bbr {
         }
     }
 
-    /// `TargetInflight` (section 5.3.3.8.3).
+    /// Returns `TargetInflight` (section 5.3.3.8.3).
     fn target_inflight(&self) -> u64 {
         self.bdp(self.bandwidth).min(self.window)
     }

@@ -1,5 +1,5 @@
-//! Draining the path to measure its minimum round trip (section 5.3.4), and the end of idle periods
-//! (section 5.4).
+//! Drains the path to measure its minimum round trip (section 5.3.4), and handles the end of idle
+//! periods (section 5.4).
 
 use units::{Duration, Instant};
 
@@ -18,20 +18,20 @@ pub(super) struct ProbeRtt {
     /// Earliest end of the probe; `None` until the inflight is low enough.
     done_at: Option<Instant>,
     round_done: bool,
-    /// Samples of packets sent between these two delivered counts are application-limited: the
+    /// Range of delivered counts within which sent packets give application-limited samples: the
     /// probe lowered the rate.
     slow: Option<(u64, u64)>,
 }
 
 impl ProbeRtt {
-    /// `MarkConnectionAppLimited` (section 4.1.2.4), applied to samples here: marks packets sent
-    /// from now until all data now in flight was delivered.
+    /// Implements `MarkConnectionAppLimited` (section 4.1.2.4), applied to samples here: marks
+    /// packets sent from now until all data now in flight was delivered.
     fn mark_slow(&mut self, delivered_total: u64, in_flight: u64) {
         let from = self.slow.map_or(delivered_total, |(from, _)| from);
         self.slow = Some((from, delivered_total.saturating_add(in_flight)));
     }
 
-    /// The sample, marked as application-limited if this probe lowered its rate.
+    /// Returns the sample, marked as application-limited if this probe lowered its rate.
     pub(super) fn mark_app_limited(&mut self, sample: &RateSample) -> RateSample {
         let mut marked_sample = *sample;
         if let Some((from, until)) = self.slow {
@@ -45,7 +45,7 @@ impl ProbeRtt {
 }
 
 impl Bbr {
-    /// `CheckProbeRTT` (section 5.3.4.3).
+    /// Implements `CheckProbeRTT` (section 5.3.4.3).
     pub(super) fn check_probe_rtt(&mut self, ack: &Ack) {
         if self.state != BbrState::ProbeRtt && self.min_rtt.is_probe_due() && !self.idle_restart {
             self.recovery.save_window(self.window, self.state);
@@ -62,7 +62,7 @@ impl Bbr {
         }
     }
 
-    /// `HandleProbeRTT`.
+    /// Implements `HandleProbeRTT`.
     fn hold_probe_rtt(&mut self, ack: &Ack) {
         self.probe_rtt.mark_slow(self.delivered, ack.in_flight);
         if self.probe_rtt.done_at.is_none() {
@@ -79,7 +79,7 @@ impl Bbr {
         }
     }
 
-    /// `CheckProbeRTTDone` and `ExitProbeRTT` (section 5.3.4.4).
+    /// Implements `CheckProbeRTTDone` and `ExitProbeRTT` (section 5.3.4.4).
     fn check_probe_rtt_done(&mut self, now: Instant) {
         if self.probe_rtt.done_at.is_none_or(|at| now <= at) {
             return;
@@ -96,7 +96,8 @@ impl Bbr {
         }
     }
 
-    /// `HandleRestartFromIdle` (section 5.4.1): the first packet after an idle period is sent.
+    /// Implements `HandleRestartFromIdle` (section 5.4.1): the first packet after an idle period is
+    /// sent.
     pub(super) fn on_restart(&mut self, now: Instant) {
         self.idle_restart = true;
         self.aggregation.on_restart(now);

@@ -1,5 +1,5 @@
-//! State saved in order to restore it: after a loss episode, after a round-trip probe, and after
-//! spurious losses (sections 5.5.11 and 5.6.4.4).
+//! State saved for restoration: after a loss episode, after a round-trip probe, and after spurious
+//! losses (sections 5.5.11 and 5.6.4.4).
 //!
 //! An episode is a recovery period of RFC 9002, section 7.3.2. It begins with the loss of a packet
 //! sent after the beginning of the last episode, and ends when a packet sent after its own
@@ -17,7 +17,7 @@ use crate::congestion::event::{LossEvent, SpuriousLossEvent};
 struct Undo {
     /// Bytes lost in the episode and not acknowledged since.
     lost_bytes: u64,
-    /// Packets sent at or before this time belong to an earlier episode.
+    /// Time before the episode: packets sent at or before it belong to an earlier episode.
     after: Option<Instant>,
     bounds: Bounds,
     /// The state that the losses ended: Startup or Up.
@@ -39,13 +39,13 @@ pub(super) struct Recovery {
 }
 
 impl Recovery {
-    /// `SaveCwnd` (section 5.6.4.4).
+    /// Implements `SaveCwnd` (section 5.6.4.4).
     pub(super) fn save_window(&mut self, window: u64, state: BbrState) {
         let cut = self.active || state == BbrState::ProbeRtt;
         self.saved_window = if cut { self.saved_window.max(window) } else { window };
     }
 
-    /// `RestoreCwnd`: the window to continue with.
+    /// Implements `RestoreCwnd`: returns the window to continue with.
     pub(super) fn restored(&self, window: u64) -> u64 {
         window.max(self.saved_window)
     }
@@ -67,7 +67,7 @@ impl Recovery {
         self.restores
     }
 
-    /// True if this loss begins an episode.
+    /// Returns true if this loss begins an episode.
     fn begins(&self, event: &LossEvent) -> bool {
         self.since.is_none_or(|since| event.newest_lost_sent_at > since)
     }
@@ -87,7 +87,7 @@ impl Recovery {
         self.restores &= !event.persistent;
     }
 
-    /// The state to restore, once everything lost in the episode was acknowledged.
+    /// Returns the state to restore, once everything lost in the episode was acknowledged.
     fn on_spurious(&mut self, event: &SpuriousLossEvent) -> Option<Undo> {
         let undo = self.undo.as_mut()?;
         let of_this_episode = self.since.is_some_and(|since| event.newest_sent_at <= since)
@@ -101,7 +101,7 @@ impl Recovery {
 }
 
 impl Bbr {
-    /// `OnEnterFastRecovery` and `SaveStateUponLoss`.
+    /// Implements `OnEnterFastRecovery` and `SaveStateUponLoss`.
     pub(super) fn note_episode(&mut self, event: &LossEvent) {
         let begins = self.recovery.begins(event);
         if begins {
@@ -110,15 +110,15 @@ impl Bbr {
         self.recovery.on_loss(event, begins, &self.bounds);
     }
 
-    /// `OnEnterRTO` (section 5.6.4.4): the window becomes the inflight plus one segment. The draft
-    /// restores the old window once the losses are repaired. The transport does not report when
-    /// that is, and the path may have changed during the outage, so here the window grows by the
-    /// acknowledged bytes.
+    /// Implements `OnEnterRTO` (section 5.6.4.4): the window becomes the inflight plus one segment.
+    /// The draft restores the old window once the losses are repaired. The transport does not
+    /// report that time, and the path may have changed during the outage, so here the window grows
+    /// by the acknowledged bytes.
     pub(super) fn on_persistent(&mut self, in_flight: u64) {
         self.set_window(in_flight.saturating_add(self.segment).min(self.window));
     }
 
-    /// `HandleSpuriousLossDetection` (section 5.5.11.2).
+    /// Implements `HandleSpuriousLossDetection` (section 5.5.11.2).
     pub(super) fn undo_losses(&mut self, event: &SpuriousLossEvent) {
         let Some(undo) = self.recovery.on_spurious(event) else { return };
         self.set_window(self.recovery.restored(self.window));

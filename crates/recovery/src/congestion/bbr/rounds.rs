@@ -1,13 +1,14 @@
 //! Round trips counted in packets: a round ends when a packet sent after its beginning is
-//! acknowledged (section 5.5.1). Also whether the window was fully used in the last rounds.
+//! acknowledged (section 5.5.1). The module also records whether the window was fully used in the
+//! last rounds.
 
 use crate::delivery_rate::RateSample;
 
 /// The current round.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Rounds {
-    /// The round ends with the acknowledgement of a packet that was sent when at least this many
-    /// bytes were delivered.
+    /// Delivered bytes that end the round: it ends with the acknowledgement of a packet that was
+    /// sent when at least this many bytes were delivered.
     end_delivered: u64,
     count: u64,
     started: bool,
@@ -29,12 +30,12 @@ impl Rounds {
         self.end_delivered = delivered_total;
     }
 
-    /// Whether the last acknowledgement began a round.
+    /// Returns whether the last acknowledgement began a round.
     pub(super) const fn started(&self) -> bool {
         self.started
     }
 
-    /// Rounds so far.
+    /// Returns the number of rounds so far.
     pub(super) const fn count(&self) -> u64 {
         self.count
     }

@@ -1,5 +1,5 @@
-//! The effect of losses on the short-term bounds (section 5.5.10.3). Losses below the threshold
-//! without a queue are treated as noise.
+//! Effect of losses on the short-term bounds (section 5.5.10.3). Losses below the threshold without
+//! a queue are treated as noise.
 
 use units::{Duration, Rate};
 

@@ -6,10 +6,10 @@ use super::state::BbrState;
 use crate::delivery_rate::RateSample;
 
 /// Number of gaps lost within one round that ends Startup: `StartupFullLossCnt` (section 5.3.1.3).
-/// A single burst of losses does not.
+/// A single burst of losses does not end Startup.
 const GAPS_MIN: u32 = 6;
-/// Drain ends after more than this many rounds even if a queue remains, because other flows then
-/// cause it (section 5.3.2).
+/// Number of rounds after which Drain ends even if a queue remains, because other flows then cause
+/// it (section 5.3.2).
 const DRAIN_ROUNDS: u64 = 3;
 
 impl Bbr {
@@ -18,14 +18,14 @@ impl Bbr {
         self.startup_losses = StartupLosses::default();
     }
 
-    /// `CheckFullBWReached` (section 5.3.1.2).
+    /// Implements `CheckFullBWReached` (section 5.3.1.2).
     pub(super) fn check_full_pipe(&mut self, sample: &RateSample) {
         if self.rounds.started() && !sample.app_limited {
             self.full_pipe.on_round(sample.rate.unwrap_or_default());
         }
     }
 
-    /// `CheckStartupDone` (section 5.3.1.1): a plateau or losses end Startup.
+    /// Implements `CheckStartupDone` (section 5.3.1.1): a plateau or losses end Startup.
     pub(super) fn check_startup_done(&mut self, sample: &RateSample) {
         if self.state != BbrState::Startup {
             return;
@@ -37,10 +37,10 @@ impl Bbr {
         }
     }
 
-    /// `CheckStartupHighLoss` (section 5.3.1.3). A round of [`super::bounds::LatestRound`] begins
-    /// with its first loss and ends when a packet sent after that loss is acknowledged. At its end
-    /// the flow has been in recovery for one round trip, and the sample counts the losses within
-    /// it.
+    /// Implements `CheckStartupHighLoss` (section 5.3.1.3). A round of
+    /// [`super::bounds::LatestRound`] begins with its first loss and ends when a packet sent after
+    /// that loss is acknowledged. At its end the flow has been in recovery for one round trip, and
+    /// the sample counts the losses within it.
     fn check_startup_losses(&mut self, sample: &RateSample) {
         if !self.latest.ended() {
             return;
@@ -55,7 +55,7 @@ impl Bbr {
         self.bounds.inflight_longterm = self.bdp(self.bandwidth).max(self.latest.delivered());
     }
 
-    /// `CheckDrainDone` (section 5.3.2).
+    /// Implements `CheckDrainDone` (section 5.3.2).
     pub(super) fn check_drain_done(&mut self, ack: &super::Ack) {
         if self.state == BbrState::Drain
             && (ack.in_flight <= self.inflight(self.bandwidth)

@@ -1,4 +1,4 @@
-//! The states with their rate and window gains (section 5.6.1).
+//! States with their rate and window gains (section 5.6.1).
 
 /// The state of the flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,10 +21,10 @@ pub(super) enum BbrState {
 }
 
 impl BbrState {
-    /// Pacing gain in percent of the bandwidth. 277 (4 ln 2) is the lowest gain that doubles the
-    /// rate each round. 50 drains within one round the queue of a window of two bandwidth-delay
-    /// products. 90 is the highest gain with which flows converge while others probe with 125
-    /// (sections 2.5 and 5.3.3.1).
+    /// Returns the pacing gain in percent of the bandwidth. 277 (4 ln 2) is the lowest gain that
+    /// doubles the rate each round. 50 drains within one round the queue of a window of two
+    /// bandwidth-delay products. 90 is the highest gain with which flows converge while others
+    /// probe with 125 (sections 2.5 and 5.3.3.1).
     pub(super) const fn pacing_percent(self) -> u64 {
         match self {
             Self::Startup => 277,
@@ -35,7 +35,7 @@ impl BbrState {
         }
     }
 
-    /// Window gain in percent of the bandwidth-delay product.
+    /// Returns the window gain in percent of the bandwidth-delay product.
     pub(super) const fn window_percent(self) -> u64 {
         match self {
             Self::Startup | Self::Drain | Self::Down | Self::Cruise | Self::Refill => 200,
@@ -44,13 +44,13 @@ impl BbrState {
         }
     }
 
-    /// `IsInAProbeBWState` (section 5.3.3.9).
+    /// Implements `IsInAProbeBWState` (section 5.3.3.9).
     pub(super) const fn is_probe_bw(self) -> bool {
         matches!(self, Self::Down | Self::Cruise | Self::Refill | Self::Up)
     }
 
-    /// `IsProbingBW` (section 5.3.3.9): a loss may be caused by the flow's own acceleration, so it
-    /// does not lower the short-term bounds.
+    /// Implements `IsProbingBW` (section 5.3.3.9): a loss may be caused by the flow's own
+    /// acceleration, so it does not lower the short-term bounds.
     pub(super) const fn is_accelerating(self) -> bool {
         matches!(self, Self::Startup | Self::Refill | Self::Up)
     }
