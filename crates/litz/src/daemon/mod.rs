@@ -41,12 +41,13 @@ use forward::message::{Failure, Reason};
 use self::link::{Ended, Link};
 pub use self::stream::{ReadHalf, Stream, WriteHalf};
 
-/// Connections with the daemon that may end one after the other in place of the first answer about rings. A daemon
-/// that does not know rings ends each; one that ends itself, and is started again, ends one of them.
+/// Number of consecutive connections that the daemon may end instead of giving the first answer
+/// about rings. A daemon that does not support rings ends each; a daemon that restarts ends one of
+/// them.
 const UNANSWERED_MAX: usize = 2;
 
-/// Where the daemon of this user is, if it was not started with another path: `litz/daemon.sock` in
-/// `$XDG_RUNTIME_DIR`, for root in `/run`. None if that variable is not set.
+/// Returns the default path of this user's daemon: `litz/daemon.sock` in `$XDG_RUNTIME_DIR`, for
+/// root in `/run`. Returns `None` if that variable is not set.
 #[must_use]
 pub fn default_path() -> Option<PathBuf> {
     let folder = match rustix::process::geteuid().is_root() {
@@ -56,8 +57,8 @@ pub fn default_path() -> Option<PathBuf> {
     Some(folder.join("litz/daemon.sock"))
 }
 
-/// The daemon, as a program uses it. Several threads may use it at a time. Streams go on when it is
-/// dropped.
+/// A program's interface to the daemon. Several threads may use it at the same time. Streams remain
+/// open when it is dropped.
 #[derive(Debug)]
 pub struct Daemon {
     path: PathBuf,
@@ -67,15 +68,15 @@ pub struct Daemon {
 
 #[derive(Debug, Default)]
 struct Links {
-    /// The connection with the daemon. A daemon that was started again gets a new one.
+    /// The connection with the daemon. A restarted daemon gets a new one.
     current: Option<Arc<Link>>,
-    /// How many before this one have ended in place of an answer about rings.
+    /// Number of previous connections that ended instead of an answer about rings.
     unanswered: usize,
 }
 
 impl Daemon {
-    /// Connects to the daemon at `path`. `program` is the name that `litz daemon status` shows, cut after 64
-    /// bytes.
+    /// Connects to the daemon at `path`. `program` is the name that `litz daemon status` shows,
+    /// truncated to 64 bytes.
     ///
     /// # Errors
     /// If there is no daemon ([`NotFound`](io::ErrorKind::NotFound),
@@ -87,19 +88,21 @@ impl Daemon {
         Ok(daemon)
     }
 
-    /// Connects to a target, `HOST:PORT` or the path of a UNIX socket of the far host, over TCP. Waits for the
-    /// answer of the far host.
+    /// Connects to a target, `HOST:PORT` or the path of a UNIX socket of the remote host, over TCP.
+    /// Waits for the answer of the remote host.
     ///
-    /// A daemon that was started again is asked for later connections. Without memory to share, or if the
-    /// daemon does not know how, the stream is a socket. A daemon that has twice ended its connection with this
-    /// program in place of the first answer counts as one that does not know how, until that connection ends.
+    /// After a restart of the daemon, later connections use the new one. Without memory to share,
+    /// or if the daemon does not support it, the stream is a socket. A daemon that has twice ended
+    /// its connection with this program instead of giving the first answer counts as one without
+    /// that support, until that connection ends.
     ///
     /// # Errors
-    /// Why there is no connection: the far host says that the target refused
+    /// The reason why there is no connection: the remote host says that the target refused
     /// ([`ConnectionRefused`](io::ErrorKind::ConnectionRefused)), is not allowed
-    /// ([`PermissionDenied`](io::ErrorKind::PermissionDenied)), cannot be reached or does not answer; or the
-    /// daemon has ended ([`ConnectionReset`](io::ErrorKind::ConnectionReset)). If it had ended before, the
-    /// errors of [`connect`](Self::connect). [`InvalidInput`](io::ErrorKind::InvalidInput) if `target` is none.
+    /// ([`PermissionDenied`](io::ErrorKind::PermissionDenied)), cannot be reached or does not
+    /// answer; or the daemon has ended ([`ConnectionReset`](io::ErrorKind::ConnectionReset)). If it
+    /// had ended before, the errors of [`connect`](Self::connect).
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if `target` is not a valid target.
     pub fn open(&self, target: &str) -> io::Result<Stream> {
         let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
         let target: Target = target.parse().map_err(invalid)?;
@@ -113,19 +116,19 @@ impl Daemon {
             }
             match link.connect(SocketFrom::Rings, &target) {
                 Ok(Ok(descriptors)) => return Stream::of_rings(descriptors),
-                // Perhaps there is no memory to share.
+                // There may be no memory to share.
                 Ok(Err(failure)) if failure.reason == Reason::Busy => return open_socket(&link, &target),
                 Ok(Err(failure)) => return Err(refused(&failure)),
                 Err(Ended) if link.knows_rings() == Some(true) => break,
-                // Perhaps the daemon does not know rings.
+                // The daemon may not support rings.
                 Err(Ended) => link = self.link().map_err(|_| Ended)?,
             }
         }
         Err(Ended.into())
     }
 
-    /// The connection with the daemon. If it has ended, a new one. It asks for rings, but not after daemons that do
-    /// not know them.
+    /// Returns the connection with the daemon. Creates a new one if it has ended. The new
+    /// connection requests rings, except after daemons that do not support them.
     fn link(&self) -> io::Result<Arc<Link>> {
         let mut links = lock(&self.links);
         let old = links.current.as_ref();
@@ -154,13 +157,13 @@ fn open_socket(link: &Link, target: &Target) -> io::Result<Stream> {
     }
 }
 
-/// What came with a reply, if it is `N` descriptors.
+/// Returns the descriptors of a reply, if there are exactly `N`.
 fn exactly<const N: usize>(descriptors: Vec<OwnedFd>) -> io::Result<[OwnedFd; N]> {
     let other = |_| io::Error::new(io::ErrorKind::InvalidData, "the daemon has passed other descriptors");
     <[OwnedFd; N]>::try_from(descriptors).map_err(other)
 }
 
-/// Why there is no connection.
+/// Converts the reason for a refusal to an error.
 fn refused(failure: &Failure) -> io::Error {
     let kind = match failure.reason {
         Reason::NotAllowed => io::ErrorKind::PermissionDenied,
@@ -169,13 +172,13 @@ fn refused(failure: &Failure) -> io::Error {
         Reason::NetworkUnreachable => io::ErrorKind::NetworkUnreachable,
         Reason::TimedOut => io::ErrorKind::TimedOut,
         Reason::Busy => io::ErrorKind::ResourceBusy,
-        // Also the reasons of later versions.
+        // This includes reasons of later versions.
         _ => io::ErrorKind::Other,
     };
     io::Error::new(kind, failure.to_string())
 }
 
-/// Why there is no daemon, for the user.
+/// Explains to the user why there is no daemon.
 fn explain(path: &Path, error: &io::Error) -> io::Error {
     let text = match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
