@@ -1,6 +1,6 @@
 //! Explicit congestion notification: the codepoints of IP packets (RFC 3168, section 5).
 
-/// An ECN codepoint other than Not-ECT, which is `None` where an `Option<Ecn>` is used.
+/// An ECN codepoint other than Not-ECT, which is represented by `None` in an `Option<Ecn>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ecn {
     /// ECT(0): the sender supports ECN.

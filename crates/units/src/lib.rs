@@ -1,5 +1,5 @@
-//! Quantities that every other crate uses: time, rates, sizes, sequence numbers, the seeded random
-//! generator, and texts of other programs made fit to print.
+//! Quantities used by every other crate: time, rates, sizes, sequence numbers, the seeded random
+//! generator, and printable forms of texts from other programs.
 //!
 //! Nothing in this crate reads a clock or asks the system for randomness. An [`Instant`] counts
 //! nanoseconds since the start of the run, so the same seed gives the same times. An [`Rng`] is

@@ -26,7 +26,7 @@ const fn split_mix(state: u64) -> (u64, u64) {
 }
 
 impl Rng {
-    /// The generator for `seed`. Its sequence never changes between versions.
+    /// Returns the generator for `seed`. Its sequence never changes between versions.
     pub const fn from_seed(seed: u64) -> Self {
         let (s, a) = split_mix(seed);
         let (s, b) = split_mix(s);
@@ -35,9 +35,9 @@ impl Rng {
         Self { state: [a, b, c, d] }
     }
 
-    /// An independent generator for the component called `name`. It depends on the present state of
-    /// `self`: split before drawing, so that additional draws in one component do not change
-    /// another.
+    /// Returns an independent generator for the component called `name`. It depends on the present
+    /// state of `self`: split before drawing, so that additional draws in one component do not
+    /// change another.
     #[must_use]
     pub fn split(&self, name: &str) -> Self {
         // FNV-1a over the name, mixed with the current state.
@@ -48,7 +48,7 @@ impl Rng {
         Self::from_seed(hash ^ self.state[0] ^ self.state[3].rotate_left(17))
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub const fn next_u64(&mut self) -> u64 {
         let s = &mut self.state;
         let result = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
@@ -62,7 +62,8 @@ impl Rng {
         result
     }
 
-    /// A number in `0..bound`, computed by multiply and shift. The bias is too small to measure.
+    /// Returns a number in `0..bound`, computed by multiply and shift. The bias is too small to
+    /// measure.
     ///
     /// # Panics
     /// If `bound` is zero.
@@ -71,7 +72,7 @@ impl Rng {
         ((self.next_u64() as u128 * bound as u128) >> 64) as u64
     }
 
-    /// A number in `low..=high`.
+    /// Returns a number in `low..=high`.
     ///
     /// # Panics
     /// If `low > high`.
@@ -106,7 +107,7 @@ impl Ratio {
     /// Probability 1.
     pub const ONE: Self = Self { numerator: 1, denominator: 1 };
 
-    /// The probability `numerator / denominator`.
+    /// Creates the probability `numerator / denominator`.
     ///
     /// # Panics
     /// If `denominator` is zero or the ratio exceeds one.
@@ -120,12 +121,12 @@ impl Ratio {
         Self { numerator: if millionths > 1_000_000 { 1_000_000 } else { millionths }, denominator: 1_000_000 }
     }
 
-    /// True if the probability is zero.
+    /// Returns true if the probability is zero.
     pub const fn is_zero(self) -> bool {
         self.numerator == 0
     }
 
-    /// The probability as a float, for display and plots only.
+    /// Returns the probability as a float, for display and plots only.
     pub fn as_f64(self) -> f64 {
         self.numerator as f64 / self.denominator as f64
     }

@@ -45,8 +45,8 @@ impl Rate {
         self.0 == 0
     }
 
-    /// The rate that transfers `bytes` in `span`, rounded down, saturating. `None` if `span` is
-    /// zero.
+    /// Returns the rate that transfers `bytes` in `span`, rounded down, saturating. `None` if
+    /// `span` is zero.
     pub const fn from_transfer(bytes: u64, span: Duration) -> Option<Self> {
         if span.is_zero() {
             return None;
@@ -61,7 +61,8 @@ impl Rate {
         if bytes > u64::MAX as u128 { u64::MAX } else { bytes as u64 }
     }
 
-    /// The time that `bytes` take, rounded up to the nanosecond; [`Duration::MAX`] at rate zero.
+    /// Returns the time that `bytes` take, rounded up to the nanosecond; [`Duration::MAX`] at rate
+    /// zero.
     pub const fn time_for(self, bytes: u64) -> Duration {
         if self.0 == 0 {
             return Duration::MAX;
@@ -86,7 +87,7 @@ impl ByteSize {
         Self(bytes)
     }
 
-    /// The number of bytes.
+    /// Returns the number of bytes.
     pub const fn as_bytes(self) -> u64 {
         self.0
     }

@@ -6,12 +6,12 @@
 pub struct Seq32(u32);
 
 impl Seq32 {
-    /// The sequence number `value`.
+    /// Creates the sequence number `value`.
     pub const fn new(value: u32) -> Self {
         Self(value)
     }
 
-    /// The number as sent on the wire.
+    /// Returns the number as sent on the wire.
     pub const fn get(self) -> u32 {
         self.0
     }
@@ -21,12 +21,12 @@ impl Seq32 {
         self.0.wrapping_sub(other.0).cast_signed()
     }
 
-    /// True if `self` comes before `other`.
+    /// Returns true if `self` comes before `other`.
     pub const fn is_before(self, other: Self) -> bool {
         self.distance_from(other) < 0
     }
 
-    /// True if `self` comes after `other`.
+    /// Returns true if `self` comes after `other`.
     pub const fn is_after(self, other: Self) -> bool {
         self.distance_from(other) > 0
     }

@@ -1,7 +1,7 @@
-//! Texts for people that another program may have chosen.
+//! Texts for people that may have been chosen by another program.
 
-/// The text with U+FFFD for each control character, cut between characters to at most `len_max` bytes. Printed, it
-/// neither controls a terminal nor breaks a line.
+/// Returns the text with U+FFFD for each control character, cut between characters to at most
+/// `len_max` bytes. Printed, it neither controls a terminal nor breaks a line.
 ///
 /// ```
 /// assert_eq!(units::text::printable("red\x1b[2J", 5), "red");

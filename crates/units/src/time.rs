@@ -20,7 +20,7 @@ impl Instant {
     /// branch.
     pub const FAR_FUTURE: Self = Self(u64::MAX);
 
-    /// The time `nanos` nanoseconds after the start of the run.
+    /// Returns the time `nanos` nanoseconds after the start of the run.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
@@ -124,7 +124,7 @@ impl Duration {
         Self(if product > u64::MAX as u128 { u64::MAX } else { product as u64 })
     }
 
-    /// The absolute difference of two durations.
+    /// Returns the absolute difference of two durations.
     pub const fn abs_diff(self, other: Self) -> Self {
         Self(self.0.abs_diff(other.0))
     }
