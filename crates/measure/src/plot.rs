@@ -12,8 +12,8 @@ use crate::Estimate;
 const AREA_WIDTH: f64 = 332.0;
 const AREA_HEIGHT: f64 = 296.0;
 
-/// Margins around the axes, in pixels, for labels left and below. Those for the title above and the
-/// legend to the right depend on their texts.
+/// Margins around the axes, in pixels, for labels left and below. The margins for the title above
+/// and the legend to the right depend on their texts.
 const LEFT: f64 = 72.0;
 const BOTTOM: f64 = 48.0;
 
@@ -24,11 +24,12 @@ const LINE_STEP: f64 = 18.0;
 const LETTER: f64 = 7.0;
 const TITLE_LETTER: f64 = 8.2;
 
-/// From the axes to the names in the legend, and behind the longest, in pixels.
+/// Distance in pixels from the axes to the names in the legend, and from the longest name to the
+/// border.
 const LEGEND_GAP: f64 = 42.0;
 const LEGEND_END: f64 = 8.0;
 
-/// A narrower panel would break its title into many lines.
+/// Minimum width of a panel; a narrower one would break its title into many lines.
 const PANEL_WIDTH_MIN: f64 = 560.0;
 
 /// Distance between legend entries, in pixels.
@@ -57,18 +58,18 @@ pub struct Panel {
     pub bands: Vec<Band>,
     /// Whether both axes have the same range, so that equal values lie on the diagonal.
     pub equal_scales: bool,
-    /// Whether x counts things, so that only whole numbers are on its axis.
+    /// Whether x is a count, so that its axis has only whole numbers.
     pub counts: bool,
-    /// Whether y cannot be negative, so that intervals are drawn from zero at the lowest.
+    /// Whether y cannot be negative, so that intervals are drawn no lower than zero.
     pub is_never_negative: bool,
 }
 
 /// A marked range of x.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Band {
-    /// The name that a viewer shows for it.
+    /// The name shown by a viewer.
     pub name: String,
-    /// The beginning and the end; equal for a moment.
+    /// The beginning and the end; equal if it is one moment.
     pub range: (f64, f64),
 }
 
@@ -101,12 +102,12 @@ pub enum Stroke {
 }
 
 impl Curve {
-    /// A measured curve: a solid line with marks and intervals.
+    /// Creates a measured curve: a solid line with marks and intervals.
     pub fn measured(name: impl Into<String>, points: Vec<(f64, Estimate)>) -> Self {
         Self { name: name.into(), points, stroke: Stroke::Solid, colour: None, has_marks: true }
     }
 
-    /// A reference curve: a line without marks through exact values.
+    /// Creates a reference curve: a line without marks through exact values.
     pub fn reference(name: impl Into<String>, points: Vec<(f64, f64)>, stroke: Stroke, colour: &'static str) -> Self {
         let exact = |(x, mean)| (x, Estimate { mean, plus_minus: None });
         let points = points.into_iter().map(exact).collect();
@@ -125,8 +126,8 @@ impl Stroke {
     }
 }
 
-/// The panels side by side, as the text of an SVG file. Points with values that are not finite are
-/// omitted.
+/// Returns the panels side by side, as the text of an SVG file. Points with values that are not
+/// finite are omitted.
 pub fn svg(panels: &[Panel]) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
@@ -175,7 +176,8 @@ impl Frame {
         self.top + AREA_HEIGHT + BOTTOM
     }
 
-    /// The lines of the title, then those of the subtitle, each with whether it is of the title.
+    /// Returns the lines of the title, then the lines of the subtitle, each with a flag that is
+    /// true for the title.
     fn title(self, panel: &Panel) -> Vec<(String, bool)> {
         let space = self.width - LEFT - LEGEND_END;
         let title = broken(&panel.title, (space / TITLE_LETTER) as usize).into_iter().map(|line| (line, true));
@@ -198,12 +200,12 @@ fn broken(text: &str, letters: usize) -> Vec<String> {
     lines
 }
 
-/// Maps values to pixel coordinates in a panel.
+/// Mapping of values to pixel coordinates in a panel.
 struct Layout {
     frame: Frame,
     x: Axis,
     y: Axis,
-    /// As in the panel.
+    /// See [`Panel::is_never_negative`].
     is_never_negative: bool,
 }
 
@@ -232,8 +234,8 @@ impl Layout {
     }
 }
 
-/// The ends of an interval as they are drawn. The interval of few runs may include values that the
-/// quantity cannot have.
+/// Returns the ends of an interval for drawing. The interval of few runs may include values that
+/// the quantity cannot have.
 fn range(estimate: &Estimate, is_never_negative: bool) -> (f64, f64) {
     let (low, high) = estimate.range();
     if is_never_negative && estimate.mean >= 0.0 { (low.max(0.0), high) } else { (low, high) }
@@ -264,10 +266,10 @@ fn write_panel(out: &mut String, panel: &Panel, frame: Frame) -> std::fmt::Resul
     Ok(())
 }
 
-/// A band as far as it is inside the axes; a moment is as wide as a line.
+/// Writes the part of a band that is inside the axes; a moment is as wide as a line.
 fn write_band(out: &mut String, layout: &Layout, band: &Band) -> std::fmt::Result {
     let (low, high) = (band.range.0.max(layout.x.low), band.range.1.min(layout.x.high));
-    // Neither holds for what is not a number.
+    // Both comparisons are false for NaN.
     if !(low <= layout.x.high && high >= low) {
         return Ok(());
     }

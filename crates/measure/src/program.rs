@@ -16,7 +16,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// A short description for people, with an abbreviated commit ID.
+    /// Returns a short description for people, with an abbreviated commit ID.
     pub fn summary(&self) -> String {
         let (commit, dirty) = match self.litz_commit.split_once('-') {
             Some((commit, _)) => (commit, "-dirty"),

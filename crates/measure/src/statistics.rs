@@ -12,8 +12,8 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// The mean of `values` with Student's interval at this confidence level, between 0 and 1. The
-    /// mean of no values is zero.
+    /// Returns the mean of `values` with Student's interval at the level `confidence`, between 0
+    /// and 1. The mean of no values is zero.
     pub fn of(values: &[f64], confidence: f64) -> Self {
         let count = values.len() as f64;
         if values.is_empty() {
@@ -27,15 +27,15 @@ impl Estimate {
         Self { mean, plus_minus }
     }
 
-    /// The lower and the upper end of the interval.
+    /// Returns the lower and the upper end of the interval.
     pub fn range(&self) -> (f64, f64) {
         let half = self.plus_minus.unwrap_or(0.0);
         (self.mean - half, self.mean + half)
     }
 }
 
-/// The quantile `t` such that a value of Student's distribution with this number of degrees of
-/// freedom lies in `-t..=t` with this probability, between 0 and 1.
+/// Returns the quantile `t` such that a value of Student's distribution with this number of degrees
+/// of freedom lies in `-t..=t` with this probability, between 0 and 1.
 fn student(degrees: u32, confidence: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     while within(degrees, high) < confidence && high < 1e9 {
@@ -53,7 +53,7 @@ fn student(degrees: u32, confidence: f64) -> f64 {
     high
 }
 
-/// The probability of a value in `-t..=t` (Abramowitz and Stegun, 26.7.3 and 26.7.4).
+/// Returns the probability of a value in `-t..=t` (Abramowitz and Stegun, 26.7.3 and 26.7.4).
 fn within(degrees: u32, t: f64) -> f64 {
     let angle = (t / f64::from(degrees).sqrt()).atan();
     let (sine, cosine) = angle.sin_cos();

@@ -14,12 +14,12 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// An axis whose range includes all of `values`.
+    /// Creates an axis whose range includes all of `values`.
     pub(super) fn over(values: impl Iterator<Item = f64>) -> Self {
         Self::with_step_min(values, 0.0)
     }
 
-    /// The same for counts: its ticks are whole numbers.
+    /// Creates an axis like [`over`](Self::over) for counts: its ticks are whole numbers.
     pub(super) fn of_counts(values: impl Iterator<Item = f64>) -> Self {
         Self::with_step_min(values, 1.0)
     }
@@ -39,12 +39,12 @@ impl Axis {
         Self { low: -outwards(-low) + 0.0, high: outwards(high), step }
     }
 
-    /// The relative position of a value on the axis, from 0 to 1.
+    /// Returns the relative position of a value on the axis, from 0 to 1.
     pub(super) fn share(&self, value: f64) -> f64 {
         (value - self.low) / (self.high - self.low)
     }
 
-    /// Tick values and their labels.
+    /// Returns tick values and their labels.
     pub(super) fn ticks(&self) -> Vec<(f64, String)> {
         let count = ((self.high - self.low) / self.step).round() as usize;
         let digits = (-self.step.log10().floor()).max(0.0) as usize;
@@ -61,7 +61,7 @@ fn label(value: f64, digits: usize) -> String {
     if value.abs() >= 1e7 || digits > 6 { format!("{value:.2e}") } else { format!("{value:.digits$}") }
 }
 
-/// The smallest of 1, 2, 5, 10, 20... times a power of ten that is not below `value`.
+/// Returns the smallest of 1, 2, 5, 10, 20... times a power of ten that is not below `value`.
 fn round_up(value: f64) -> f64 {
     let power = 10_f64.powf(value.log10().floor());
     let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| value <= factor * power * (1.0 + 1e-9));
