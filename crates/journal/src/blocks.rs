@@ -1,4 +1,4 @@
-//! The blocks of a log. One is in memory at a time, and it is checked before its entries are read.
+//! Blocks of a log. One is in memory at a time, and it is checked before its entries are read.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -8,37 +8,37 @@ use wire::quic::{Reader, VARINT_MAX};
 use crate::digest::check_of;
 use crate::format::{BLOCK_LEN_MAX, Format, Malformed, Parsed};
 
-/// Why a log cannot be read, or not any further.
+/// Error that prevents reading a log, or the rest of it.
 #[derive(Debug)]
 pub struct JournalError {
     /// The offset of the invalid block in the log, in bytes.
     pub offset: u64,
-    /// The entry, counted from zero; none if a whole block is wrong.
+    /// The entry, counted from zero; `None` if a whole block is invalid.
     pub entry: Option<u64>,
     /// The error.
     pub kind: JournalErrorKind,
 }
 
-/// The kinds of errors.
+/// Kinds of errors.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum JournalErrorKind {
-    /// It cannot be read.
+    /// The log cannot be read.
     Io(io::Error),
-    /// It does not begin as a log of this protocol does.
+    /// The log does not begin like a log of this protocol.
     NotAJournal,
-    /// Its version of the format is another one.
+    /// The log has another version of the format.
     OtherVersion {
         /// Its version.
         found: u64,
-        /// The version that is read.
+        /// The supported version.
         known: u64,
     },
     /// The check of a block does not match.
     Damaged,
-    /// A block exceeds the longest length.
+    /// A block exceeds the maximum length.
     TooLong,
-    /// It ends before its first entry.
+    /// The log ends before its first entry.
     Empty,
     /// An entry is invalid.
     Malformed(&'static str),
@@ -71,7 +71,7 @@ impl fmt::Display for JournalError {
 }
 
 impl JournalError {
-    /// Adds the number of the entry, unless a whole block is wrong.
+    /// Adds the number of the entry, unless a whole block is invalid.
     #[must_use]
     pub fn at(self, entry: u64) -> Self {
         let is_of_entry = matches!(self.kind, JournalErrorKind::Malformed(_));
@@ -92,22 +92,22 @@ impl std::error::Error for JournalError {
 pub struct Blocks<R> {
     input: R,
     block: Vec<u8>,
-    /// The position in the block.
+    /// Position in the block.
     read: usize,
-    /// The offset of the block in the log, and that of the next one.
+    /// Offset of the block in the log, and offset of the next one.
     offset: u64,
     next_offset: u64,
     chain: u64,
-    /// The log has ended, with this many bytes of an incomplete block.
+    /// Whether the log has ended, with `cut_bytes` bytes of an incomplete block.
     is_over: bool,
     cut_bytes: u64,
 }
 
 impl<R: Read> Blocks<R> {
-    /// Reads the head, which must be that of `format`.
+    /// Reads the head, which must match `format`.
     ///
     /// # Errors
-    /// If it is another one, or cannot be read.
+    /// If the head differs, or cannot be read.
     pub fn begin(input: R, format: Format) -> Result<Self, JournalError> {
         let mut blocks = Self {
             input,
@@ -130,17 +130,17 @@ impl<R: Read> Blocks<R> {
         }
     }
 
-    /// At the end of the log: the bytes of an incomplete block there.
+    /// Returns the number of bytes of an incomplete block at the end of the log.
     pub const fn cut_bytes(&self) -> u64 {
         self.cut_bytes
     }
 
-    /// An error of this block.
+    /// Returns an error of this block.
     pub fn error(&self, kind: JournalErrorKind) -> JournalError {
         JournalError { offset: self.offset, entry: None, kind }
     }
 
-    /// Reads as many bytes into `into` as there are. Returns their number.
+    /// Reads bytes into `into` until it is full or the input ends. Returns their number.
     fn fill(&mut self, into: &mut [u8]) -> Result<usize, JournalError> {
         let mut filled = 0;
         while filled < into.len() {
@@ -155,7 +155,7 @@ impl<R: Read> Blocks<R> {
         Ok(filled)
     }
 
-    /// None at the end of the log, within the number or before it.
+    /// Returns `None` at the end of the log, within the number or before it.
     fn varint(&mut self) -> Result<Option<u64>, JournalError> {
         let mut bytes = [0; 8];
         if self.fill(&mut bytes[..1])? == 0 {
@@ -169,7 +169,7 @@ impl<R: Read> Blocks<R> {
         Ok(Some(reader.varint().unwrap_or(VARINT_MAX)))
     }
 
-    /// Reads the next block; false at the end of the log.
+    /// Reads the next block; returns false at the end of the log.
     fn advance(&mut self) -> Result<bool, JournalError> {
         if self.is_over {
             return Ok(false);
@@ -206,7 +206,7 @@ impl<R: Read> Blocks<R> {
         Ok(true)
     }
 
-    /// The first byte of the next entry, which is its tag; none at the end of the log.
+    /// Returns the first byte of the next entry, which is its tag; `None` at the end of the log.
     ///
     /// # Errors
     /// If the next block cannot be read.
@@ -219,15 +219,16 @@ impl<R: Read> Blocks<R> {
         Ok(Some(self.block[self.read]))
     }
 
-    /// The rest of the block after the first byte of the entry that [`peek`](Self::peek) has shown.
+    /// Returns the rest of the block after the first byte of the entry that [`peek`](Self::peek)
+    /// has returned.
     pub fn ahead(&self) -> &[u8] {
         self.block.get(self.read + 1..).unwrap_or_default()
     }
 
-    /// Reads the rest of the entry that [`peek`](Self::peek) has shown.
+    /// Reads the rest of the entry that [`peek`](Self::peek) has returned.
     ///
     /// # Errors
-    /// If it is not valid.
+    /// If the entry is not valid.
     pub fn read<T>(&mut self, parse: impl FnOnce(&mut Reader<'_>) -> Parsed<T>) -> Result<T, JournalError> {
         let mut reader = Reader::new(self.ahead());
         match parse(&mut reader) {
@@ -239,7 +240,7 @@ impl<R: Read> Blocks<R> {
         }
     }
 
-    /// The error of an entry that is not valid where it is.
+    /// Returns the error of an entry that is not valid at its position.
     pub fn malformed(&self, Malformed(what): Malformed) -> JournalError {
         self.error(JournalErrorKind::Malformed(what))
     }

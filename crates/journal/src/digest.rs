@@ -3,15 +3,15 @@
 //! It detects accidents: a different header, a missing packet, a damaged file. It does not protect
 //! against an attacker.
 
-/// The check of a block, seeded with that of the block before: it detects changed, missing and
-/// moved blocks.
+/// Returns the check of a block, seeded with the check of the previous block: it detects changed,
+/// missing and moved blocks.
 pub fn check_of(chain: u64, block: &[u8]) -> u64 {
     let mut digest = Digest::new(chain);
     digest.bytes(block);
     digest.finish()
 }
 
-/// The odd constants of the mixing steps: digits of the golden ratio and of the square root of two.
+/// Odd constants of the mixing steps: digits of the golden ratio and of the square root of two.
 const FOLD: u64 = 0x9e37_79b9_7f4a_7c15;
 const SEED: u64 = 0x6a09_e667_f3bc_c909;
 
@@ -20,7 +20,7 @@ const SEED: u64 = 0x6a09_e667_f3bc_c909;
 pub struct Digest(u64);
 
 impl Digest {
-    /// A digest that begins with `seed`.
+    /// Creates a digest that begins with `seed`.
     pub const fn new(seed: u64) -> Self {
         Self(SEED ^ seed)
     }
@@ -29,7 +29,7 @@ impl Digest {
     #[inline]
     pub fn word(&mut self, word: u64) {
         // Each step maps the state one to one for a given word, so no difference is ever lost; the
-        // rotation lets high bits reach low ones.
+        // rotation moves high bits to low ones.
         self.0 = (self.0 ^ word).wrapping_mul(FOLD).rotate_left(29) ^ (word >> 32);
     }
 
@@ -48,7 +48,7 @@ impl Digest {
         }
     }
 
-    /// The result.
+    /// Returns the result.
     pub const fn finish(self) -> u64 {
         let mixed = (self.0 ^ (self.0 >> 32)).wrapping_mul(FOLD);
         mixed ^ (mixed >> 29)

@@ -1,4 +1,4 @@
-//! Journals of connections, whatever their protocol: all inputs of a connection, recorded for a replay.
+//! Journals of connections of any protocol: all inputs of a connection, recorded for a replay.
 //! Sans-IO: a [`JournalSink`] takes blocks, and a replay reads them.
 //!
 //! ```text
@@ -8,7 +8,7 @@
 //!   replay   file ──▶ Blocks ── entries ──▶ Replay ──▶ a type that implements Replayed
 //! ```
 //!
-//! A protocol defines its entries, and how a connection repeats them.
+//! A protocol defines its entries, and their effect on a connection in a replay.
 //!
 //! | module | content |
 //! |---|---|

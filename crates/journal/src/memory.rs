@@ -1,5 +1,5 @@
-//! For tests: [`MemoryJournals`], journals kept in memory, and logs that were [taken apart](entries) and are
-//! [put together](sealed) again.
+//! Support for tests: [`MemoryJournals`], journals kept in memory, and logs that are [taken
+//! apart](entries) and [reassembled](sealed).
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,8 +9,8 @@ use crate::digest::check_of;
 use crate::format::{ENTRY_LEN_MAX, Format};
 use crate::sink::{JournalSink, JournalSource};
 
-/// The journals of all connections that its [source](Self::source) was given to, one after the other.
-/// Clones refer to the same journals.
+/// Journals of all connections that were given its [source](Self::source), in order. Clones refer
+/// to the same journals.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryJournals(Arc<Mutex<Vec<(Side, Log)>>>);
 
@@ -26,7 +26,7 @@ impl JournalSink for MemorySink {
 }
 
 impl MemoryJournals {
-    /// A source for configurations.
+    /// Returns a source for configurations.
     pub fn source(&self) -> JournalSource {
         let logs = Arc::clone(&self.0);
         JournalSource(Arc::new(move |side| {
@@ -36,7 +36,7 @@ impl MemoryJournals {
         }))
     }
 
-    /// The journals so far, one per connection.
+    /// Returns the journals so far, one per connection.
     pub fn logs(&self) -> Vec<(Side, Vec<u8>)> {
         let logs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let logs = logs.iter().map(|(side, log)| (*side, log.lock().unwrap_or_else(PoisonError::into_inner).clone()));
@@ -44,10 +44,10 @@ impl MemoryJournals {
     }
 }
 
-/// The head of a log and its entries, without blocks.
+/// Returns the head of a log and its entries, without blocks.
 ///
 /// # Panics
-/// If the log is cut.
+/// If the log is truncated.
 pub fn entries(log: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let mut reader = Reader::new(log);
     let head = reader.bytes(8).is_ok_and(|_| reader.varint().is_ok()).then(|| log[..reader.position()].to_vec());
@@ -62,7 +62,7 @@ pub fn entries(log: &[u8]) -> (Vec<u8>, Vec<u8>) {
     (head.expect("the log has a head"), entries)
 }
 
-/// A log of these entries, with matching checks.
+/// Returns a log of these entries, with matching checks.
 pub fn sealed(head: &[u8], entries: &[u8]) -> Vec<u8> {
     let (mut log, mut chain) = (head.to_vec(), 0);
     // No entry spans two blocks.
@@ -75,7 +75,7 @@ pub fn sealed(head: &[u8], entries: &[u8]) -> Vec<u8> {
     log
 }
 
-/// The head of a log of this format.
+/// Returns the head of a log of this format.
 pub fn head(format: Format) -> Vec<u8> {
     let mut head = format.magic.to_vec();
     put_varint(&mut head, format.version);

@@ -1,7 +1,8 @@
-//! The log of a connection, to which a detached receive half writes, too.
+//! The log of a connection, to which a detached receive half also writes.
 //!
-//! Each half puts its entries here, in whole calls, before it passes anything to the other half. So
-//! the log has an order in which everything can be replayed: an item is given before it is taken.
+//! Each half writes its entries here, in whole calls, before it passes anything to the other half.
+//! The log therefore has an order in which everything can be replayed: an item is given before it
+//! is taken.
 
 use units::{Duration, Instant};
 use wire::quic::put_varint;
@@ -10,7 +11,7 @@ use crate::digest::check_of;
 use crate::format::{BLOCK_LEN_MAX, BLOCK_LEN_WANTED, Ending, Format, tag};
 use crate::sink::JournalSink;
 
-/// Entries are passed to the sink after this time at the latest, if another entry follows: little
+/// Time after which entries are passed to the sink at the latest, if another entry follows: little
 /// is lost when the process is killed. A busy connection fills its blocks earlier.
 pub(crate) const FLUSH_AFTER: Duration = Duration::from_millis(100);
 
@@ -24,7 +25,7 @@ pub enum Half {
 }
 
 impl Half {
-    /// The entry that names the writer of those after it.
+    /// Returns the tag of the entry that names the writer of the entries after it.
     const fn tag(self) -> u8 {
         match self {
             Self::Connection => tag::OF_CONNECTION,
@@ -32,7 +33,7 @@ impl Half {
         }
     }
 
-    /// The writer that an entry of this tag names, if it is such an entry.
+    /// Returns the writer named by an entry of this tag, if it is such an entry.
     pub const fn of_tag(tag: u8) -> Option<Self> {
         match tag {
             tag::OF_CONNECTION => Some(Self::Connection),
@@ -42,26 +43,26 @@ impl Half {
     }
 }
 
-/// The most bytes that this adds to entries: their writer, and an end.
+/// Maximum number of bytes that this type adds to entries: their writer, and an end.
 const ADDED_LEN_MAX: usize = 3;
 
-/// The most bytes that may be put here at once.
+/// Maximum number of bytes that may be put here at once.
 pub(crate) const PUT_LEN_MAX: usize = BLOCK_LEN_MAX - ADDED_LEN_MAX;
 
 /// The sink of a journal and the block that is filled for it.
 pub(crate) struct Out {
     sink: Box<dyn JournalSink>,
-    /// Entries that the sink has not got yet.
+    /// Entries that were not passed to the sink yet.
     block: Vec<u8>,
     /// The writer of the last entries.
     half: Half,
-    /// Bytes for the sink, kept for their memory.
+    /// Bytes for the sink, kept to reuse their memory.
     framed: Vec<u8>,
-    /// The check of the block before.
+    /// Check of the previous block.
     chain: u64,
-    /// The time of the last entry that the sink has got, in nanoseconds.
+    /// Time of the last entry that was passed to the sink, in nanoseconds.
     flushed_at: u64,
-    /// Nothing more is written.
+    /// Whether nothing more is written.
     has_ended: bool,
 }
 
@@ -81,7 +82,7 @@ impl Out {
     }
 
     /// Takes the entries of whole calls of a half; `last` is the time of the last one in
-    /// nanoseconds. False if no more are taken.
+    /// nanoseconds. Returns false if no more are accepted.
     pub(crate) fn put(&mut self, half: Half, entries: &mut Vec<u8>, last: u64) -> bool {
         debug_assert!(entries.len() <= PUT_LEN_MAX, "the writer checks the length");
         if !self.has_ended && !entries.is_empty() {

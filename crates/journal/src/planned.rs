@@ -7,29 +7,29 @@ use wire::quic::Reader;
 
 use crate::format::{Malformed, Parsed, put_word, word};
 
-/// What a protocol records of a plan. Shown to people.
+/// A protocol's record of a plan. It can be displayed to people.
 pub trait PlanRecord: fmt::Display + Sized {
-    /// Appends it to an entry.
+    /// Appends the record to an entry.
     fn put(&self, out: &mut Vec<u8>);
 
-    /// Reads it.
+    /// Parses the record.
     ///
     /// # Errors
-    /// If the entry is cut off or not valid.
+    /// If the entry is truncated or not valid.
     fn parse(reader: &mut Reader<'_>) -> Parsed<Self>;
 }
 
-/// The result of asking for a plan, and the next timeout of the connection.
+/// Result of a request for a plan, and the next timeout of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Planned<P> {
-    /// None if there was nothing to send.
+    /// The plan; `None` if there was nothing to send.
     pub plan: Option<P>,
     /// The next timeout.
     pub timeout: Option<Instant>,
 }
 
 impl<P: PlanRecord> Planned<P> {
-    /// Appends it to an entry.
+    /// Appends the value to an entry.
     pub fn put(&self, out: &mut Vec<u8>) {
         out.push(u8::from(self.plan.is_some()) | u8::from(self.timeout.is_some()) << 1);
         if let Some(plan) = &self.plan {
@@ -40,10 +40,10 @@ impl<P: PlanRecord> Planned<P> {
         }
     }
 
-    /// Reads it.
+    /// Parses the value.
     ///
     /// # Errors
-    /// If the entry is cut off or not valid.
+    /// If the entry is truncated or not valid.
     pub fn parse(reader: &mut Reader<'_>) -> Parsed<Self> {
         let flags = reader.u8()?;
         if flags > 3 {

@@ -12,58 +12,59 @@ use crate::out::Half;
 use crate::stopped::{Difference, LogEnd, Stopped, panic_message};
 use crate::transit::Mismatch;
 
-/// A connection of some protocol that is replayed.
+/// A connection of some protocol that can be replayed.
 pub trait Replayed {
-    /// A call of the connection as the log has it: its input, what belongs to it, and its result.
+    /// A call of the connection as recorded in the log: its input, related entries, and its result.
     type Call;
-    /// The result of a call in the replay, which is the recorded one.
+    /// Result of a call in the replay, which equals the recorded one.
     type Output;
 
-    /// The time of the last entry of this half that has one.
+    /// Returns the time of the last entry of this half that has one.
     fn last(&self, half: Half) -> Instant;
 
-    /// The time of the next entry of the connection, if it has one and can be read. `ahead` begins
-    /// behind its tag.
+    /// Returns the time of the next entry of the connection, if it has one and can be parsed.
+    /// `ahead` begins after its tag.
     fn time_ahead(&self, tag: u8, ahead: &[u8]) -> Option<Instant>;
 
     /// Reads the call whose first entry has this tag.
     ///
     /// # Errors
-    /// If the log cannot be read, or an entry is not valid where it is.
+    /// If the log cannot be read, or an entry is not valid at its position.
     fn read<R: Read>(&mut self, half: Half, tag: u8, blocks: &mut Blocks<R>) -> Result<Self::Call, JournalError>;
 
     /// Makes the call, at the time of its entry, and compares its result.
     ///
     /// # Errors
-    /// If it is another one.
+    /// If the result differs.
     fn apply(&mut self, half: Half, at: Instant, call: &mut Self::Call) -> Result<Self::Output, Mismatch>;
 
-    /// Compares what the call has done beside its result.
+    /// Compares the effects of the call besides its result.
     ///
     /// # Errors
-    /// If it has done something else than recorded.
+    /// If the effects differ from the recorded ones.
     fn verify(&mut self) -> Result<(), Unrecorded>;
 
-    /// A call, for people.
+    /// Returns a description of a call for people.
     fn text(call: &Self::Call, half: Half) -> String;
 }
 
-/// What a call has done beside its result is not as recorded.
+/// Error: the effects of a call besides its result differ from the recorded ones.
 #[derive(Debug)]
 pub struct Unrecorded {
     /// The recorded result and the different one.
     pub mismatch: Mismatch,
-    /// It is written with the next call, so it is missing for the last one.
+    /// Whether the record may be missing because it is written with the next call, which the last
+    /// one lacks.
     pub may_be_missing: bool,
 }
 
-/// A call whose replay had the recorded result.
+/// A call whose replay gave the recorded result.
 pub struct Stepped<P: Replayed> {
     /// Its number, counted from zero.
     pub number: u64,
-    /// The time of its entry, or that of the last entry that has one.
+    /// The time of its entry, or of the last entry that has one.
     pub at: Instant,
-    /// The half that has written it.
+    /// The half that wrote it.
     pub half: Half,
     /// The call.
     pub call: P::Call,
@@ -71,23 +72,23 @@ pub struct Stepped<P: Replayed> {
     pub output: P::Output,
 }
 
-/// A replay of a log. Give it a reader with a buffer of its own. Memory is bounded by a block of the log
-/// and by what the connection may hold.
+/// A replay of a log. Use a buffered reader. Memory is bounded by a block of the log and by the
+/// memory of the connection.
 pub struct Replay<P, R> {
     blocks: Blocks<R>,
     protocol: P,
     /// The writer of the entries that are read.
     half: Half,
-    /// Calls read so far, and the first entry.
+    /// Number of calls read so far, including the first entry.
     count: u64,
     end: Option<LogEnd>,
     is_over: bool,
 }
 
-/// Opens a log, whose first entry is read next: behind its tag.
+/// Opens a log, and positions it after the tag of its first entry, which is read next.
 ///
 /// # Errors
-/// If this is no log of this format, or it ends here.
+/// If the log does not have this format, or ends here.
 pub fn open<R: Read>(input: R, format: Format) -> Result<Blocks<R>, JournalError> {
     let mut blocks = Blocks::begin(input, format)?;
     match blocks.peek()? {
@@ -108,11 +109,12 @@ pub fn begin<T>(began_at: Instant, make: impl FnOnce() -> T) -> Result<T, Stoppe
     })
 }
 
-/// Whether the result of the call whose entry was read last follows, with the tag `wanted`. False if the
-/// connection or a half of it panicked before it could answer, or the log has ended.
+/// Returns whether the result of the call whose entry was read last follows, with the tag `wanted`.
+/// Returns false if the connection or a half of it panicked before it could answer, or the log has
+/// ended.
 ///
 /// # Errors
-/// If something else follows, or the log cannot be read.
+/// If another entry follows, or the log cannot be read.
 pub fn has_answer<R: Read>(blocks: &mut Blocks<R>, wanted: u8) -> Result<bool, JournalError> {
     match blocks.peek()? {
         None | Some(tag::END | tag::OF_CONNECTION | tag::OF_RECEIVE_HALF) => Ok(false),
@@ -122,45 +124,47 @@ pub fn has_answer<R: Read>(blocks: &mut Blocks<R>, wanted: u8) -> Result<bool, J
 }
 
 impl<P: Replayed, R: Read> Replay<P, R> {
-    /// Goes on behind the first entry, with the connection that it has begun.
+    /// Continues after the first entry, with the connection that it began.
     pub fn new(blocks: Blocks<R>, protocol: P) -> Self {
         Self { blocks, protocol, half: Half::Connection, count: 1, end: None, is_over: false }
     }
 
-    /// The connection after the last step.
+    /// Returns the connection after the last step.
     pub fn protocol(&self) -> &P {
         &self.protocol
     }
 
-    /// As [`protocol`](Self::protocol).
+    /// Returns the connection after the last step, mutably.
     pub fn protocol_mut(&mut self) -> &mut P {
         &mut self.protocol
     }
 
-    /// Calls replayed so far, and the first entry.
+    /// Returns the number of calls replayed so far, including the first entry.
     pub fn entry_count(&self) -> u64 {
         self.count
     }
 
-    /// The time of the next entry, or that of the last one if the next has none: to stop before it.
+    /// Returns the time of the next entry, or of the last one if the next has none: a caller can
+    /// stop before it.
     ///
     /// # Errors
-    /// As [`step`](Self::step), if the log cannot be read.
+    /// Same errors as [`step`](Self::step) if the log cannot be read.
     pub fn next_at(&mut self) -> Result<Instant, Stopped> {
         let tag = if self.is_over { None } else { self.blocks.peek()? };
         let ahead = tag.and_then(|tag| self.protocol.time_ahead(tag, self.blocks.ahead()));
         Ok(ahead.unwrap_or_else(|| self.protocol.last(Half::Connection)))
     }
 
-    /// How the log ends, once that is known.
+    /// Returns the end of the log, once it is known.
     pub fn end(&self) -> Option<LogEnd> {
         self.end
     }
 
-    /// Replays the next call; none at the end of the log, and after the replay has stopped.
+    /// Replays the next call; returns `None` at the end of the log, and after the replay has
+    /// stopped.
     ///
     /// # Errors
-    /// [`Stopped`] says why the replay stopped.
+    /// [`Stopped`] contains the reason why the replay stopped.
     pub fn step(&mut self) -> Result<Option<Stepped<P>>, Stopped> {
         if self.is_over {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! How a replay ends: with its log, with a difference, or with an error.
+//! End of a replay: with its log, with a difference, or with an error.
 
 use std::any::Any;
 use std::fmt;
@@ -7,16 +7,16 @@ use units::Instant;
 
 use crate::blocks::JournalError;
 
-/// How a log ends.
+/// End of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LogEnd {
-    /// With its connection.
+    /// The log ends with its connection.
     Complete,
-    /// It is cut: the process was killed, or the log was abandoned because its disk was full or too
-    /// slow. This many bytes of an incomplete last block were not used.
+    /// The log is truncated: the process was killed, or the log was abandoned because its disk was
+    /// full or too slow. This many bytes of an incomplete last block were not used.
     Cut(u64),
-    /// With an entry that would have exceeded the longest length.
+    /// The log ends before an entry that would have exceeded the maximum length.
     TooLong,
 }
 
@@ -36,7 +36,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// One in the first entry.
+    /// Creates the difference of the first entry.
     pub fn of_begin(at: Instant, expected: String, got: String) -> Self {
         Self { entry: 0, at, input: "begin".to_owned(), expected, got }
     }
@@ -49,13 +49,13 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Why a replay stopped.
+/// Reason why a replay stopped.
 #[derive(Debug)]
 pub enum Stopped {
     /// The log cannot be read any further.
     Journal(JournalError),
-    /// The first difference: another program has written the log, the log was changed, or the
-    /// connection depends on more than its inputs, which is a bug.
+    /// The first difference: another program wrote the log, the log was changed, or the connection
+    /// depends on more than its inputs, which is a bug.
     Differs(Box<Difference>),
     /// The connection panicked, as it may have done when the log was written: the entry, its time,
     /// the input, and the message.
@@ -83,7 +83,7 @@ impl From<JournalError> for Stopped {
     }
 }
 
-/// The message of a panic.
+/// Returns the message of a panic.
 pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
     let words = panic.downcast_ref::<String>().cloned();
     words.or_else(|| panic.downcast_ref::<&str>().map(|words| (*words).to_owned())).unwrap_or_default()

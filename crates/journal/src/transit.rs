@@ -1,14 +1,14 @@
-//! What passes between a connection and its detached receive half, in a replay.
+//! Messages in transit between a connection and its detached receive half, in a replay.
 
 use std::collections::VecDeque;
 
-/// Messages of one kind in transit at most: more than the rings of any engine hold.
+/// Maximum number of messages of one kind in transit: more than the rings of any engine hold.
 const IN_TRANSIT_MAX: usize = 4096;
 
 /// The recorded result and the different one of the replay, as text.
 pub type Mismatch = (String, String);
 
-/// Messages of one kind that were given and not taken yet.
+/// Messages of one kind that were given but not taken yet.
 #[derive(Debug)]
 pub struct InTransit<T>(VecDeque<(u64, T)>);
 
@@ -22,7 +22,7 @@ impl<T> InTransit<T> {
     /// Puts a message in transit, after a check of its number.
     ///
     /// # Errors
-    /// If there is none, or it has another number, or too many are in transit.
+    /// If there is no message, it has another number, or too many are in transit.
     pub fn give(&mut self, given: Option<(u64, T)>, number: u64) -> Result<(), Mismatch> {
         let expected = || format!("number {number}");
         let given = given.ok_or_else(|| (expected(), "nothing to give".to_owned()))?;
@@ -36,7 +36,7 @@ impl<T> InTransit<T> {
         Ok(())
     }
 
-    /// Takes the message of this number; those before it were lost.
+    /// Takes the message of this number; earlier ones were lost.
     ///
     /// # Errors
     /// If it was not given.
@@ -49,7 +49,7 @@ impl<T> InTransit<T> {
         Err((format!("number {number}"), "none of this number was given".to_owned()))
     }
 
-    /// Those in transit.
+    /// Returns the messages in transit.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().map(|(_, message)| message)
     }

@@ -11,22 +11,22 @@ use crate::sink::JournalSink;
 
 /// Writes the entries of a connection, or of its detached receive half, into their log.
 pub struct Writer {
-    /// Locked to copy new entries, every 16 KiB or so. While the receive half is detached, also
-    /// with every report and every batch of commands.
+    /// The log, locked to copy new entries every 16 KiB or so. While the receive half is detached,
+    /// it is also locked with every report and every batch of commands.
     out: Arc<Mutex<Out>>,
     half: Half,
-    /// The other half writes, too: this one passes on the entries of whole calls.
+    /// Whether the other half also writes: this one then passes on the entries of whole calls.
     is_shared: bool,
     /// Entries that were not flushed yet.
     block: Vec<u8>,
-    /// The position of the last entry.
+    /// Position of the last entry.
     entry_from: usize,
-    /// The time of the last entry that has one, and that of the last flush, in nanoseconds.
+    /// Time of the last entry that has one, and of the last flush, in nanoseconds.
     last: u64,
     flushed_at: u64,
-    /// Nothing more is written.
+    /// Whether nothing more is written.
     has_ended: bool,
-    /// See [`hold`](Self::hold).
+    /// Whether entries are held: see [`hold`](Self::hold).
     is_held: bool,
 }
 
@@ -48,7 +48,7 @@ impl Writer {
         }
     }
 
-    /// The writer of the receive half, which is detached now. It continues in the same log.
+    /// Creates the writer of the receive half, which is now detached. It continues in the same log.
     pub fn detach(&mut self) -> Self {
         self.flush();
         self.is_shared = true;
@@ -65,28 +65,28 @@ impl Writer {
         }
     }
 
-    /// The receive half is attached again, and its writer is dropped.
+    /// Records that the receive half is attached again, and its writer dropped.
     pub fn attach(&mut self) {
         self.is_shared = false;
     }
 
-    /// Keeps entries until [`release`](Self::release): a connection that may be none yet begins no log. If it
-    /// ends before, or has more than a block of entries, there is none.
+    /// Holds entries until [`release`](Self::release): a connection that may not come into being
+    /// begins no log. If it ends before, or has more than a block of entries, there is no log.
     pub fn hold(&mut self) {
         self.is_held = true;
     }
 
-    /// There is a connection: its entries are passed on from now on.
+    /// Releases the entries, because the connection exists: they are passed on from now on.
     pub fn release(&mut self) {
         self.is_held = false;
     }
 
-    /// Drops entries that were not flushed and writes no end.
+    /// Drops entries that were not flushed, and writes no end.
     pub fn forget(&mut self) {
         self.has_ended = true;
     }
 
-    /// The buffer for entries.
+    /// Returns the buffer for entries.
     pub fn entries(&mut self) -> &mut Vec<u8> {
         &mut self.block
     }
@@ -104,14 +104,15 @@ impl Writer {
         &mut self.block
     }
 
-    /// An entry of a call follows. Passes on those of earlier calls if they are due.
+    /// Begins the entries of a call. Passes on entries of earlier calls if they are due.
     pub fn begin_call(&mut self) {
         if self.is_shared && self.is_due() {
             self.flush();
         }
     }
 
-    /// An entry is complete, with those that belong to it and come before it. False if it was the last.
+    /// Completes an entry, together with entries that belong to it and precede it. Returns false if
+    /// it was the last.
     pub fn complete(&mut self) -> bool {
         if self.block.len() - self.entry_from > ENTRY_LEN_MAX || self.block.len() > PUT_LEN_MAX {
             self.block.truncate(self.entry_from);
@@ -142,11 +143,11 @@ impl Writer {
         self.has_ended = true;
     }
 
-    /// Puts new entries into the log, ahead of all that either half puts there later. False if the
-    /// journal is over.
+    /// Puts new entries into the log, ahead of all later entries of either half. Returns false if
+    /// the journal has ended.
     pub fn flush(&mut self) -> bool {
         if !self.has_ended {
-            // A sink that has panicked gets no more.
+            // A sink that has panicked gets no more entries.
             let goes_on = self.out.lock().is_ok_and(|mut out| out.put(self.half, &mut self.block, self.last));
             self.has_ended = !goes_on;
         }
