@@ -14,13 +14,13 @@ use des::{Des, TdesEde3};
 use crate::record::{self, HEADER_LEN, IV_LEN, Record, RecordError, RecordKind};
 use crate::stack::CipherLayer;
 
-/// The block of DES.
+/// Block length of DES.
 const BLOCK_LEN: usize = 8;
 
 /// Part of the nonce of an AEAD that is the same for all records (RFC 5288, section 3).
 const FIXED_IV_LEN: usize = 4;
 
-/// The tag of both AEADs.
+/// Length of the tag of both AEADs.
 const TAG_LEN: usize = 16;
 
 /// The key of one direction of a connection.
@@ -33,7 +33,7 @@ enum Kind {
 }
 
 impl RecordKey {
-    /// A key from key material.
+    /// Creates a key from key material.
     pub(crate) fn new(layer: CipherLayer, mut material: blake3::OutputReader) -> Self {
         fn fill<const N: usize>(material: &mut blake3::OutputReader) -> [u8; N] {
             let mut bytes = [0; N];
@@ -64,7 +64,7 @@ impl RecordKey {
         })
     }
 
-    /// The length of a record with so many bytes of the application.
+    /// Returns the length of a record with `plaintext_len` bytes of the application.
     pub const fn sealed_len(layer: CipherLayer, plaintext_len: usize) -> usize {
         let ciphertext_len = match layer {
             CipherLayer::Des | CipherLayer::TripleDes => (plaintext_len / BLOCK_LEN + 1) * BLOCK_LEN,
@@ -110,7 +110,7 @@ impl RecordKey {
     /// Opens the record `number` and appends its content.
     ///
     /// # Errors
-    /// If it is not intact; then `out` is unchanged.
+    /// If the record is not intact; then `out` is unchanged.
     pub fn open(&self, number: u64, record: &Record, out: &mut Vec<u8>) -> Result<(), RecordError> {
         let from = out.len();
         record.pieces.iter().for_each(|piece| out.extend_from_slice(piece));
@@ -120,15 +120,15 @@ impl RecordKey {
             Kind::Aead { key, fixed_iv } => open_aead(key, *fixed_iv, number, record, &mut out[from..]),
         };
         let opened = opened.and_then(|len| {
-            // An end has no content; if it has, it was a record of data.
+            // An end record has no content; one with content was a data record.
             if record.kind == RecordKind::End && len > 0 { Err(RecordError::Forged) } else { Ok(len) }
         });
         out.truncate(from + opened.unwrap_or(0));
         opened.map(|_| ())
     }
 
-    /// The IV of a record. That of CBC must not be predictable (RFC 3602, section 2), so it is derived
-    /// with a key; that of an AEAD must not repeat.
+    /// Returns the IV of a record. The IV of CBC must not be predictable (RFC 3602, section 2), so
+    /// it is derived with a key; the IV of an AEAD must not repeat.
     fn iv(&self, number: u64) -> [u8; IV_LEN] {
         match &self.0 {
             Kind::Des { iv_key, .. } | Kind::TripleDes { iv_key, .. } => {
@@ -153,7 +153,7 @@ fn nonce(fixed_iv: [u8; FIXED_IV_LEN], iv: [u8; IV_LEN]) -> Nonce {
     Nonce::assume_unique_for_key(nonce)
 }
 
-/// Pads the end of `out` from `from` by so many bytes (RFC 5652, section 6.3) and encrypts it.
+/// Pads the end of `out` from `from` by `padding` bytes (RFC 5652, section 6.3) and encrypts it.
 fn encrypt<C>(cipher: &C, iv: &[u8; IV_LEN], from: usize, padding: usize, out: &mut Vec<u8>)
 where
     C: BlockCipherEncrypt + BlockSizeUser<BlockSize = U8> + Clone,
@@ -188,7 +188,7 @@ fn open_aead(
     if bytes.len() < TAG_LEN {
         return Err(RecordError::Length(IV_LEN + bytes.len()));
     }
-    // A record that was moved, repeated or left out.
+    // The record was moved, repeated or omitted.
     if record.iv != number.to_be_bytes() {
         return Err(RecordError::Forged);
     }

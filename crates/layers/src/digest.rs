@@ -11,9 +11,9 @@
 //!   +---------------------------------------------------------------+
 //! ```
 //!
-//! The header is that of RFC 1826. It has no counter, so packets need no order and any processor can
-//! fill it. The digest covers the whole packet; fields that routers change count as zero (RFC 4302,
-//! section 3.3.3.1).
+//! The header has the format of RFC 1826. It has no counter, so packets need no order and any
+//! processor can fill it. The digest covers the whole packet; fields that routers change count as
+//! zero (RFC 4302, section 3.3.3.1).
 
 use std::fmt;
 
@@ -23,21 +23,22 @@ use wire::ip::{self, Protocol};
 
 use crate::stack::DigestLayer;
 
-/// The length of the header that goes between IP and TCP.
+/// Length of the header between IP and TCP.
 pub const HEADER_LEN: usize = FIXED_LEN + DIGEST_LEN;
 
-/// Before the digest.
+/// Length of the header before the digest.
 const FIXED_LEN: usize = 8;
 
-/// That of MD5; BLAKE3 is cut to the same. A forged packet has a chance of 2^-128.
+/// Length of an MD5 digest; BLAKE3 is truncated to the same length. A forged packet has a chance of
+/// 2^-128.
 const DIGEST_LEN: usize = 16;
 
-/// RFC 1826, section 2: values up to 255 are reserved.
+/// SPI of MD5; values up to 255 are reserved (RFC 1826, section 2).
 const SPI_MD5: u32 = 256;
 const SPI_BLAKE3: u32 = 257;
 
-/// The key of a digest. Both directions use the same: addresses and ports are part of what is
-/// digested.
+/// The key of a digest. Both directions use the same key: addresses and ports are part of the
+/// digested data.
 #[derive(Clone)]
 pub struct DigestKey(Kind);
 
@@ -45,7 +46,7 @@ pub struct DigestKey(Kind);
 enum Kind {
     Md5 {
         key: [u8; 16],
-        /// After the key and its filling, which are one block.
+        /// State after digesting the key and its filling, which are one block.
         keyed: Box<Md5>,
     },
     Blake3 {
@@ -53,17 +54,17 @@ enum Kind {
     },
 }
 
-/// Why a packet is dropped.
+/// Reason why a packet is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DigestError {
-    /// It is a fragment, or has options or extension headers, which we never send.
+    /// The packet is a fragment, or has options or extension headers, which Litz never sends.
     NotOurs,
-    /// It has no such header.
+    /// The packet has no such header.
     Missing,
-    /// The header is cut off, or a field has an impossible value.
+    /// The header is truncated, or a field has an impossible value.
     Malformed,
-    /// The digest is that of another packet, or made with another key.
+    /// The digest belongs to another packet, or was made with another key.
     Mismatch,
 }
 
@@ -98,15 +99,15 @@ impl DigestKey {
         }
     }
 
-    /// The first part of the header, which is the same in all packets.
+    /// Returns the first part of the header, which is the same in all packets.
     fn fixed(&self) -> [u8; FIXED_LEN] {
         let [a, b, c, d] = self.spi().to_be_bytes();
         // The length counts the 32-bit words of the digest (RFC 1826, section 3).
         [Protocol::TCP.0, (DIGEST_LEN / 4) as u8, 0, 0, a, b, c, d]
     }
 
-    /// Fills the header at `ip_len`, behind the IP header without options. The rest of the packet is
-    /// complete, and its IP header says [`Protocol::AH`].
+    /// Fills the header at `ip_len`, after the IP header without options. The rest of the packet
+    /// must be complete, and its IP header must contain [`Protocol::AH`].
     ///
     /// # Panics
     /// If the packet is too short for the header.
@@ -116,11 +117,11 @@ impl DigestKey {
         packet[ip_len + FIXED_LEN..][..DIGEST_LEN].copy_from_slice(&digest);
     }
 
-    /// Verifies the header of a packet that was received, and returns what follows it: a TCP segment.
-    /// `bytes` are the whole packet.
+    /// Verifies the header of a received packet, and returns the bytes after it: a TCP segment.
+    /// `bytes` is the whole packet.
     ///
     /// # Errors
-    /// If it is not intact or was made with another key.
+    /// If the packet is not intact or was made with another key.
     pub fn verify<'a>(&self, packet: &ip::Packet<'a>, bytes: &[u8]) -> Result<&'a [u8], DigestError> {
         let ip_len = if packet.is_ipv6() { ip::IPV6_HEADER_LEN } else { ip::IPV4_HEADER_LEN };
         if packet.fragment.is_some() || packet.header_len != ip_len {
@@ -139,7 +140,7 @@ impl DigestKey {
         Ok(rest)
     }
 
-    /// The digest of a packet with this IP header, and this content behind the header of the digest,
+    /// Returns the digest of a packet with this IP header and this content after the digest header,
     /// in which the digest counts as zero.
     fn digest(&self, ip_header: &[u8], rest: &[u8]) -> [u8; DIGEST_LEN] {
         let mut head = [0; ip::IPV6_HEADER_LEN + HEADER_LEN];
@@ -173,8 +174,8 @@ impl fmt::Debug for DigestKey {
     }
 }
 
-/// A key of 16 bytes filled to a block of 64 bytes as MD5 fills a message (RFC 1828, section 1): a one
-/// bit, zeros, and the length in bits.
+/// Returns a key of 16 bytes padded to a block of 64 bytes in the same way as an MD5 message (RFC
+/// 1828, section 1): a one bit, zeros, and the length in bits.
 fn filled_key(key: &[u8; 16]) -> [u8; 64] {
     let mut block = [0; 64];
     block[..16].copy_from_slice(key);

@@ -1,5 +1,5 @@
-//! The security layers of a TCP/IP stack: a cipher above TCP, and a digest between TCP and IP. Both
-//! are stages: they share no state with a connection, so any processor can run them.
+//! Security layers of a TCP/IP stack: a cipher above TCP, and a digest between TCP and IP. Both are
+//! stages: they share no state with a connection, so any processor can run them.
 //!
 //! ```text
 //!   application

@@ -7,35 +7,35 @@
 //!   +------+----------+------------+----------+---------------------------+
 //! ```
 //!
-//! The length counts the IV and what follows it. The order of records is that of the stream: the
-//! first has the number zero.
+//! The length counts the IV and the bytes after it. The order of records is the order of the
+//! stream: the first has the number zero.
 
 use std::collections::VecDeque;
 use std::fmt;
 
 use bytes::Bytes;
 
-/// The length of the header.
+/// Length of the header.
 pub const HEADER_LEN: usize = 4;
 
-/// The length of the IV.
+/// Length of the IV.
 pub const IV_LEN: usize = 8;
 
-/// Bytes of the application in a record, at most: as in TLS (RFC 8446, section 5.1).
+/// Maximum number of application bytes in a record, as in TLS (RFC 8446, section 5.1).
 pub const PLAINTEXT_MAX: usize = 16 << 10;
 
-/// What ciphers add, at most: the tag of an AEAD. The padding of CBC is at most 8 bytes.
+/// Maximum expansion by a cipher: the tag of an AEAD. The padding of CBC is at most 8 bytes.
 pub(crate) const EXPANSION_MAX: usize = 16;
 
-/// The largest length field.
+/// Largest value of the length field.
 const LENGTH_MAX: usize = IV_LEN + PLAINTEXT_MAX + EXPANSION_MAX;
 
 /// The content of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordKind {
-    /// Bytes of the application.
+    /// Application data.
     Data,
-    /// The sender has finished; the record has no bytes. Without it, a stream was cut off.
+    /// The sender has finished; the record has no bytes. Without it, a stream was truncated.
     End,
 }
 
@@ -48,11 +48,11 @@ impl RecordKind {
     }
 }
 
-/// Why a stream of records ends in an error.
+/// Reason why a stream of records ends in an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// A type that does not exist, or a reserved byte that is not zero.
+    /// The type does not exist, or a reserved byte is not zero.
     Type(u8),
     /// The length is impossible for the cipher.
     Length(usize),
@@ -60,7 +60,7 @@ pub enum RecordError {
     Forged,
     /// The peer's stream ended without [`RecordKind::End`], or in a record.
     Truncated,
-    /// Something follows [`RecordKind::End`].
+    /// Data follows [`RecordKind::End`].
     AfterEnd,
 }
 
@@ -78,35 +78,35 @@ impl fmt::Display for RecordError {
 
 impl std::error::Error for RecordError {}
 
-/// The header of a record with `body_len` bytes behind it.
+/// Returns the header of a record with a body of `body_len` bytes.
 pub(crate) fn header(kind: RecordKind, body_len: usize) -> [u8; HEADER_LEN] {
     debug_assert!(body_len <= LENGTH_MAX, "the sealer divides data");
     let [high, low] = (body_len as u16).to_be_bytes();
     [kind.number(), 0, high, low]
 }
 
-/// A record that was found in a stream and is not opened yet.
+/// A record that was found in a stream but not opened yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// Its content.
     pub kind: RecordKind,
     pub(crate) header: [u8; HEADER_LEN],
     pub(crate) iv: [u8; IV_LEN],
-    /// The ciphertext with the tag, by reference to where it was received.
+    /// The ciphertext with the tag, by reference to its receive buffers.
     pub(crate) pieces: Vec<Bytes>,
     pub(crate) ciphertext_len: usize,
 }
 
 impl Record {
-    /// Its length with the header.
+    /// Returns its length with the header.
     #[expect(clippy::len_without_is_empty, reason = "a record has a header")]
     pub const fn len(&self) -> usize {
         HEADER_LEN + IV_LEN + self.ciphertext_len
     }
 }
 
-/// Finds records in a stream. The caller bounds what it pushes; the reader needs no more than one
-/// record, of at most about 16 KiB, before it yields one.
+/// Finds records in a stream. The caller bounds the bytes that it pushes; the reader needs no more
+/// than one record, of at most about 16 KiB, before it yields one.
 #[derive(Debug, Default)]
 pub struct RecordReader {
     chunks: VecDeque<Bytes>,
@@ -123,24 +123,24 @@ impl RecordReader {
         }
     }
 
-    /// Bytes that were pushed and do not belong to a record that was found.
+    /// Returns the number of pushed bytes that do not belong to a record found so far.
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nothing is kept.
+    /// Returns whether no bytes are kept.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The next `N` bytes, which are no record.
+    /// Returns the next `N` bytes, which are not a record.
     pub fn take_array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let array = self.peek(0)?;
         self.skip(N);
         Some(array)
     }
 
-    /// The next record, if all of it is there. Its bytes are not copied.
+    /// Returns the next record, if it is complete. Its bytes are not copied.
     ///
     /// # Errors
     /// If no record can begin with these bytes. Later calls return the same error.
@@ -170,7 +170,7 @@ impl RecordReader {
         Ok(Some(Record { kind, header, iv, pieces, ciphertext_len }))
     }
 
-    /// `N` bytes behind the next `at`.
+    /// Returns `N` bytes after the next `at`.
     fn peek<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
         if self.len < at + N {
             return None;

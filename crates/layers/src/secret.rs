@@ -9,15 +9,15 @@ use crate::stack::{CipherLayer, DigestLayer};
 /// The length of a [salt](Salt).
 pub const SALT_LEN: usize = 32;
 
-/// Begins each direction of a connection with a cipher. It must differ from connection to
-/// connection; it need not be secret.
+/// A random value that begins each direction of a connection with a cipher. It must differ from
+/// connection to connection; it need not be secret.
 pub type Salt = [u8; SALT_LEN];
 
-/// A secret of two hosts.
+/// A secret shared by two hosts.
 #[derive(Clone)]
 pub struct SharedSecret([u8; 32]);
 
-/// One direction of a connection: its keys differ from those of every other one.
+/// One direction of a connection: its keys differ from those of any other direction.
 #[derive(Debug, Clone, Copy)]
 pub struct Direction {
     /// The sender's salt.
@@ -25,17 +25,17 @@ pub struct Direction {
     /// The initial sequence number of the sender.
     pub sender_initial: u32,
     /// The initial sequence number of the receiver, which a recorded stream of another connection
-    /// does not have.
+    /// lacks.
     pub receiver_initial: u32,
 }
 
 impl SharedSecret {
-    /// `secret` must be random and known to both hosts only.
+    /// Creates a secret; `secret` must be random and known to both hosts only.
     pub const fn new(secret: [u8; 32]) -> Self {
         Self(secret)
     }
 
-    /// The key of the digest between TCP and IP.
+    /// Returns the key of the digest between TCP and IP.
     pub fn digest_key(&self, layer: DigestLayer) -> DigestKey {
         let context = match layer {
             DigestLayer::Md5 => "litz 2026 layers: md5 below tcp",
@@ -44,7 +44,7 @@ impl SharedSecret {
         DigestKey::new(layer, &blake3::derive_key(context, &self.0))
     }
 
-    /// The key of the cipher above TCP, for one direction of a connection.
+    /// Returns the key of the cipher above TCP, for one direction of a connection.
     pub fn record_key(&self, layer: CipherLayer, direction: &Direction) -> RecordKey {
         let context = match layer {
             CipherLayer::Des => "litz 2026 layers: des above tcp",

@@ -6,7 +6,7 @@ use std::str::FromStr;
 /// A cipher above TCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CipherLayer {
-    /// DES-CBC (FIPS 46-2, FIPS 81). Historical: its keys can be found by trying all.
+    /// DES-CBC (FIPS 46-2, FIPS 81). Historical: its keys can be found by exhaustive search.
     Des,
     /// Triple DES in the order encrypt, decrypt, encrypt with three keys (ANSI X9.52), in CBC mode.
     /// Historical.
@@ -27,10 +27,10 @@ pub enum DigestLayer {
 }
 
 impl CipherLayer {
-    /// All of them.
+    /// All ciphers.
     pub const ALL: [Self; 4] = [Self::Des, Self::TripleDes, Self::Aes128Gcm, Self::ChaCha20Poly1305];
 
-    /// The name in a stack.
+    /// Returns its name in a stack.
     pub const fn id(self) -> &'static str {
         match self {
             Self::Des => "des",
@@ -40,17 +40,17 @@ impl CipherLayer {
         }
     }
 
-    /// Whether it protects nothing today.
+    /// Returns whether it offers no protection today.
     pub const fn is_historical(self) -> bool {
         matches!(self, Self::Des | Self::TripleDes)
     }
 }
 
 impl DigestLayer {
-    /// All of them.
+    /// All digests.
     pub const ALL: [Self; 2] = [Self::Md5, Self::Blake3];
 
-    /// The name in a stack.
+    /// Returns its name in a stack.
     pub const fn id(self) -> &'static str {
         match self {
             Self::Md5 => "md5",
@@ -58,18 +58,18 @@ impl DigestLayer {
         }
     }
 
-    /// Whether it protects nothing today.
+    /// Returns whether it offers no protection today.
     pub const fn is_historical(self) -> bool {
         matches!(self, Self::Md5)
     }
 }
 
-/// The layers of a stack. Its text form lists them from above: `des/tcp/md5/ip`.
+/// The layers of a stack. Its text form lists them from the top: `des/tcp/md5/ip`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Stack {
-    /// Above TCP.
+    /// The cipher above TCP.
     pub cipher: Option<CipherLayer>,
-    /// Between TCP and IP.
+    /// The digest between TCP and IP.
     pub digest: Option<DigestLayer>,
 }
 
@@ -85,19 +85,20 @@ impl Stack {
         Self { cipher: Some(CipherLayer::TripleDes), digest: Some(DigestLayer::Md5) },
     ];
 
-    /// The same stacks with the algorithms of today.
+    /// The same stacks with modern algorithms.
     pub const TODAY: [Self; 3] = [
         Self { cipher: None, digest: Some(DigestLayer::Blake3) },
         Self { cipher: Some(CipherLayer::Aes128Gcm), digest: Some(DigestLayer::Blake3) },
         Self { cipher: Some(CipherLayer::ChaCha20Poly1305), digest: Some(DigestLayer::Blake3) },
     ];
 
-    /// Whether it has a layer that protects nothing today. Such a stack must not reach a network.
+    /// Returns whether it has a layer that offers no protection today. Such a stack must not reach
+    /// a network.
     pub fn is_historical(self) -> bool {
         self.cipher.is_some_and(CipherLayer::is_historical) || self.digest.is_some_and(DigestLayer::is_historical)
     }
 
-    /// Whether it is only TCP on IP.
+    /// Returns whether it is TCP on IP without layers.
     pub fn is_plain(self) -> bool {
         self == Self::PLAIN
     }
@@ -116,21 +117,21 @@ impl fmt::Display for Stack {
     }
 }
 
-/// Why a text is not a stack.
+/// Reason why a text is not a stack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StackError {
     /// The last layer is not IP.
     NoIp,
-    /// There is no TCP in it.
+    /// There is no TCP layer.
     NoTcp,
-    /// There is no layer of this name.
+    /// No layer has this name.
     Unknown(String),
     /// The layer is on the wrong side of TCP.
     Misplaced(String),
     /// There are two layers on one side of TCP.
     TooMany {
-        /// The second one.
+        /// The second layer.
         layer: String,
         /// Whether it is above TCP.
         is_above: bool,
@@ -198,7 +199,7 @@ impl FromStr for Stack {
     }
 }
 
-/// The only layer on one side of TCP.
+/// Returns the only layer on one side of TCP, if there is one.
 fn only<T>(layers: &[&str], is_above: bool, find: impl Fn(&str) -> Option<T>) -> Result<Option<T>, StackError> {
     let mut found = None;
     for layer in layers {
