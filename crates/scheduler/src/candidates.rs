@@ -5,11 +5,12 @@ use units::Instant;
 use crate::scheduler::{BATCH_DATAGRAMS, PATHS_MAX};
 use crate::view::PathView;
 
-/// The eligible paths as bits by index.
+/// Returns the eligible paths as bits by index.
 ///
-/// Available paths that are not suspect. If there are none, backup paths that are not suspect, so
-/// that all paths count as available if every path is a backup. If every path is suspect, the one
-/// with the lowest smoothed round-trip time, preferably one that can send a datagram now.
+/// Returns the available paths that are not suspect. If there are none, returns backup paths that
+/// are not suspect, so that all paths count as available if every path is a backup. If every path
+/// is suspect, returns the one with the lowest smoothed round-trip time, preferably one that can
+/// send a datagram now.
 pub(crate) fn candidates(now: Instant, paths: &[PathView]) -> u32 {
     let (mut available, mut backup) = (0u32, 0u32);
     for (index, path) in paths.iter().enumerate().take(PATHS_MAX) {
@@ -31,7 +32,7 @@ fn best_suspect(now: Instant, paths: &[PathView]) -> u32 {
     least.map_or(0, |(index, _)| 1 << index)
 }
 
-/// The indices of the set bits, in ascending order.
+/// Returns the indices of the set bits, in ascending order.
 pub(crate) fn bits(mut mask: u32) -> impl Iterator<Item = usize> {
     core::iter::from_fn(move || {
         let index = mask.trailing_zeros();
@@ -40,8 +41,8 @@ pub(crate) fn bits(mut mask: u32) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The earliest time at which the pacer of one of these paths permits a datagram, for paths that
-/// only the pacer blocks.
+/// Returns the earliest time at which the pacer of one of these paths permits a datagram, for paths
+/// that only the pacer blocks.
 pub(crate) fn next_release(now: Instant, paths: &[PathView], mask: u32) -> Option<Instant> {
     let held = bits(mask).filter_map(|index| paths.get(index)).filter(|path| {
         path.accepts_datagrams && path.release_at > now && path.available_window() >= path.datagram_bytes
@@ -49,14 +50,14 @@ pub(crate) fn next_release(now: Instant, paths: &[PathView], mask: u32) -> Optio
     held.map(|path| path.release_at).min()
 }
 
-/// The part of `bytes` that `path` may send: at most its window, in whole datagrams, and at least
-/// one datagram.
+/// Returns the part of `bytes` that `path` may send: at most its window, in whole datagrams, and at
+/// least one datagram.
 pub(crate) fn sendable_bytes(path: &PathView, bytes: u64) -> u64 {
     let datagram_bytes = path.datagram_bytes.max(1);
     (bytes.min(path.available_window()) / datagram_bytes * datagram_bytes).max(datagram_bytes)
 }
 
-/// A full batch of datagrams on `path`.
+/// Returns a full batch of datagrams on `path`.
 pub(crate) const fn batch_bytes(path: &PathView) -> u64 {
     path.datagram_bytes.saturating_mul(BATCH_DATAGRAMS)
 }

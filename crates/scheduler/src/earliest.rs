@@ -45,12 +45,12 @@ pub struct EarliestDelivery {
 }
 
 impl EarliestDelivery {
-    /// A scheduler without path state.
+    /// Creates a scheduler without path state.
     pub const fn new() -> Self {
         Self { clocks: LinkClocks::new(), ranking: Ranking::new() }
     }
 
-    /// All eligible paths, earliest delivery first.
+    /// Returns all eligible paths, earliest delivery first.
     pub(crate) fn rank(&mut self, now: Instant, ready_bytes: u64, paths: &[PathView], mask: u32) -> &[Delivery] {
         self.clocks.follow(paths);
         self.ranking.rank(now, &self.clocks, paths, mask, ready_bytes)
@@ -108,8 +108,8 @@ impl Scheduler for EarliestDelivery {
         choice
     }
 
-    /// True if the copy would arrive before the original is expected, or if the original is overdue
-    /// or on a suspect path.
+    /// Returns true if the copy would arrive before the original is expected, or if the original is
+    /// overdue or on a suspect path.
     fn reinjects(&mut self, now: Instant, straggler: &Straggler, on: usize, paths: &[PathView]) -> bool {
         self.clocks.follow(paths);
         let (Some(original), Some(copy)) = (paths.get(straggler.path), paths.get(on)) else { return false };
@@ -125,8 +125,8 @@ impl Scheduler for EarliestDelivery {
     }
 }
 
-/// A few datagrams on the first path of `unmeasured` that may send and does not have them in flight
-/// yet.
+/// Returns a few datagrams on the first path of `unmeasured` that may send and does not have them
+/// in flight yet.
 fn measure(now: Instant, demand: &Demand, paths: &[PathView], unmeasured: u32) -> Option<Choice> {
     bits(unmeasured).find_map(|index| {
         let path = &paths[index];
@@ -141,7 +141,7 @@ fn measure(now: Instant, demand: &Demand, paths: &[PathView], unmeasured: u32) -
     })
 }
 
-/// The backlog. [`EarliestDelivery`] explains its meaning if more data follows.
+/// Returns the backlog. [`EarliestDelivery`] explains its meaning if more data follows.
 fn backlog_bytes(demand: &Demand, paths: &[PathView], mask: u32) -> u64 {
     if demand.is_last {
         return demand.ready_bytes;
@@ -185,18 +185,18 @@ impl Plan {
         plan
     }
 
-    /// Time after the arrival that counts: the return path of the acknowledgement, if more data
-    /// follows.
+    /// Returns the time after the arrival that counts: the return path of the acknowledgement, if
+    /// more data follows.
     const fn return_ns(&self, delivery: &Delivery) -> u64 {
         if self.is_last { 0 } else { delivery.return_ns }
     }
 
-    /// Whether `t` is earlier than `at_ns`.
+    /// Returns whether `t` is earlier than `at_ns`.
     const fn is_over_at(&self, at_ns: u64) -> bool {
         self.rates * at_ns as u128 > self.backlog_parts + self.rates_by_begins
     }
 
-    /// The share of `delivery`'s path, at most `bytes_max`.
+    /// Returns the share of `delivery`'s path, at most `bytes_max`.
     fn share_bytes(&self, delivery: &Delivery, bytes_max: u64) -> u64 {
         let at_ns = delivery.arrives_with_ns(bytes_max) + self.return_ns(delivery);
         if self.used_count == 1 || self.rates == 0 || !self.is_over_at(at_ns) {

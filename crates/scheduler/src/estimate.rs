@@ -5,11 +5,11 @@
 //!        window, pacer           bytes / rate          own bytes / rate
 //! ```
 //!
-//! The RTT reflects a queue too late: data sent a moment ago has not been measured yet. So each
-//! path has a [`LinkClock`] with the time at which its bottleneck will have transmitted everything
-//! sent there. It is kept between two bounds from the bytes in flight: at least the bytes in excess
-//! of the bandwidth-delay product must be queueing, and at most all of them can be. So neither a
-//! truncated batch nor a wrong rate can make it drift.
+//! The RTT reflects a queue too late: data sent a moment ago has not been measured yet. Therefore
+//! each path has a [`LinkClock`] with the time at which its bottleneck will have transmitted
+//! everything sent there. It is kept between two bounds from the bytes in flight: at least the
+//! bytes in excess of the bandwidth-delay product must be queueing, and at most all of them can be.
+//! Neither a truncated batch nor a wrong rate can make it drift.
 
 use units::{Duration, Instant};
 
@@ -69,7 +69,8 @@ impl Delivery {
     const NONE: Self =
         Self { index: 0, begins_ns: 0, arrives_ns: 0, return_ns: 0, rate_bps: 0, nanos_per_byte: NanosPerByte(0) };
 
-    /// `clocks` must be up to date with the paths; `bytes` is the amount to send.
+    /// Estimates the next delivery on `path`. `clocks` must be up to date with the paths; `bytes`
+    /// is the amount to send.
     fn of(now: Instant, index: usize, path: &PathView, clocks: &LinkClocks, bytes: u64) -> Self {
         let nanos_per_byte = NanosPerByte::of(path);
         let queue_ns = clocks.queue_ns(now, index, path, nanos_per_byte);
@@ -93,14 +94,14 @@ impl Delivery {
         }
     }
 
-    /// Arrival time of the last byte if all `bytes` were sent on this path.
+    /// Returns the arrival time of the last byte if all `bytes` were sent on this path.
     pub(crate) fn arrives_with_ns(&self, bytes: u64) -> u64 {
         (self.begins_ns + self.nanos_per_byte.nanos(bytes)).min(CAP)
     }
 }
 
-/// Time until window and pacer permit one datagram. A full socket is not counted: it drains within
-/// microseconds, or the path becomes suspect.
+/// Returns the time until window and pacer permit one datagram. A full socket is not counted: it
+/// drains within microseconds, or the path becomes suspect.
 fn wait_ns(now: Instant, path: &PathView, nanos_per_byte: NanosPerByte) -> u64 {
     let pacer_ns = path.release_at.saturating_since(now).as_nanos().min(CAP);
     if path.available_window() >= path.datagram_bytes {
@@ -122,7 +123,7 @@ pub(crate) struct Ranking {
 }
 
 impl Ranking {
-    /// An empty ranking with space for every path.
+    /// Creates an empty ranking with space for every path.
     pub(crate) const fn new() -> Self {
         Self { entries: [Delivery::NONE; PATHS_MAX], count: 0 }
     }
@@ -171,7 +172,7 @@ struct Grant {
 }
 
 impl LinkClock {
-    /// A path on which nothing was sent.
+    /// Creates the clock of a path on which nothing was sent.
     const fn idle(id: u32) -> Self {
         let grant = Grant { granted_at: Instant::ZERO, bytes: 0, in_flight_before: 0 };
         Self { id, free_at: Instant::ZERO, grant }
@@ -191,8 +192,8 @@ impl LinkClock {
     }
 }
 
-/// One clock per path: first those of the last call, in its order, then others known before. A call
-/// may show only some of the paths, and data sent on the others still queues there.
+/// One clock per path: first the clocks of the last call, in its order, then clocks of other known
+/// paths. A call may show only some of the paths, and data sent on the others still queues there.
 #[derive(Debug)]
 pub(crate) struct LinkClocks {
     clocks: [LinkClock; PATHS_MAX],
@@ -201,7 +202,7 @@ pub(crate) struct LinkClocks {
 }
 
 impl LinkClocks {
-    /// An empty set of clocks.
+    /// Creates an empty set of clocks.
     pub(crate) const fn new() -> Self {
         Self { clocks: [LinkClock::idle(0); PATHS_MAX], count: 0 }
     }
@@ -230,7 +231,7 @@ impl LinkClocks {
         }
     }
 
-    /// Time until the queue ahead of a new datagram on `path` has drained.
+    /// Returns the time until the queue ahead of a new datagram on `path` has drained.
     fn queue_ns(&self, now: Instant, index: usize, path: &PathView, nanos_per_byte: NanosPerByte) -> u64 {
         let kept = self.clocks.get(index).map_or(Instant::ZERO, |clock| clock.free_at);
         let flight_ns = nanos_per_byte.nanos(path.in_flight_bytes);
@@ -247,8 +248,8 @@ impl LinkClocks {
     }
 }
 
-/// Whether a copy of `straggler` sent on `paths[on]` now would arrive before the original is
-/// expected, or the original is overdue.
+/// Returns whether a copy of `straggler` sent on `paths[on]` now would arrive before the original
+/// is expected, or the original is overdue.
 pub(crate) fn copy_is_earlier(
     now: Instant,
     straggler: &Straggler,
@@ -257,13 +258,14 @@ pub(crate) fn copy_is_earlier(
     clocks: &LinkClocks,
 ) -> bool {
     let (original, copy) = (&paths[straggler.path], &paths[on]);
-    // Later than even a delayed acknowledgement (RFC 9002, section 6.2.1, without the peer's
-    // delay).
+    // This is later than even a delayed acknowledgement (RFC 9002, section 6.2.1, without the
+    // peer's delay).
     if now >= straggler.sent_at + original.srtt + (original.rttvar * 4).max(GRANULARITY) {
         return true;
     }
     let delivery = Delivery::of(now, on, copy, clocks, straggler.bytes);
-    // Twice the transmission time of the copy: a copy is not free, because it delays later data.
+    // The transmission time of the copy counts twice: a copy is not free, because it delays later
+    // data.
     let arrives_ns = delivery.arrives_with_ns(straggler.bytes.saturating_mul(2));
     now + Duration::from_nanos(arrives_ns) < straggler.sent_at + original.srtt / 2
 }

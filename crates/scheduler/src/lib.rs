@@ -3,7 +3,7 @@
 //! The crate is sans-I/O and independent of the connection. A scheduler receives one [`PathView`]
 //! per path and one [`Demand`], and returns a [`Choice`]. Encryption, acknowledgements, loss
 //! detection and duplicate removal belong to the connection. Equal inputs in the same order always
-//! give equal choices, which the [`trace`] relies on.
+//! give equal choices; the [`trace`] relies on this.
 //!
 //! The calling contract: time never goes backwards. `choose` is called again after every batch it
 //! permitted and whenever a path, the demand or the time changed. `reinjects` is called when a path

@@ -6,9 +6,9 @@ use crate::candidates::{batch_bytes, bits, candidates, next_release, sendable_by
 use crate::scheduler::{Choice, Scheduler};
 use crate::view::{Demand, PathView, Straggler};
 
-/// Fills the path with the lowest smoothed RTT, then the next. Never waits while an eligible path
-/// may send, so the tail of a transfer may be sent on a slow path. Reinjects only from suspect
-/// paths.
+/// A scheduler that fills the path with the lowest smoothed RTT, then the next. It never waits
+/// while an eligible path may send, so the tail of a transfer may be sent on a slow path. It
+/// reinjects only from suspect paths.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct LowestRtt;
 
@@ -30,8 +30,8 @@ impl Scheduler for LowestRtt {
     }
 }
 
-/// Whether `straggler` is on a suspect path and `on` is an eligible path that may send: the rule of
-/// strategies without arrival estimates.
+/// Returns whether `straggler` is on a suspect path and `on` is an eligible path that may send: the
+/// rule of strategies without arrival estimates.
 pub(crate) fn reinjects_from_suspect(now: Instant, straggler: &Straggler, on: usize, paths: &[PathView]) -> bool {
     let is_stuck = paths.get(straggler.path).is_some_and(|path| path.is_suspect);
     let is_ready = bits(candidates(now, paths)).any(|index| index == on && paths[index].may_send(now));

@@ -10,7 +10,8 @@ use crate::lowest_rtt::reinjects_from_suspect;
 use crate::scheduler::{Choice, PATHS_MAX, Scheduler};
 use crate::view::{Demand, PathView, Straggler};
 
-/// Sends on the path with the earliest delivery that may send now, with copies on the next ones.
+/// A scheduler that sends on the path with the earliest delivery that may send now, with copies on
+/// the next ones.
 ///
 /// If fewer paths than wanted may send, there are fewer copies: waiting for the slowest would slow
 /// down the others. Reinjects only from suspect paths, because everything else has copies already.

@@ -11,15 +11,15 @@ use crate::view::{Demand, PathView, Straggler};
 /// transfer on a single path.
 pub const TURN_DATAGRAMS: u64 = 8;
 
-/// Uses the paths that may send in turn, by path ID, with [`TURN_DATAGRAMS`] each. Reinjects only
-/// from suspect paths.
+/// A scheduler that uses the paths that may send in turn, by path ID, with [`TURN_DATAGRAMS`] each.
+/// It reinjects only from suspect paths.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct RoundRobin {
     last_id: Option<u32>,
 }
 
 impl RoundRobin {
-    /// A scheduler that starts with the first path.
+    /// Creates a scheduler that starts with the first path.
     pub const fn new() -> Self {
         Self { last_id: None }
     }
@@ -29,8 +29,8 @@ impl Scheduler for RoundRobin {
     fn choose(&mut self, now: Instant, _demand: &Demand, paths: &[PathView]) -> Choice {
         let mask = candidates(now, paths);
         let ready = bits(mask).filter(|&index| paths[index].permits_datagram(now));
-        // The paths after the last one, then from the start. By ID, because indices shift when
-        // paths are removed.
+        // The paths after the last one come first, then those from the start. The order is by ID,
+        // because indices shift when paths are removed.
         match ready.min_by_key(|&index| (self.last_id.is_some_and(|last| paths[index].id <= last), paths[index].id)) {
             Some(index) => {
                 let path = &paths[index];

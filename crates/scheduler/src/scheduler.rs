@@ -1,4 +1,4 @@
-//! The interface of every strategy: the trait, its answer and the limits.
+//! Interface of every strategy: the trait, its answer and the limits.
 
 use units::Instant;
 
@@ -26,10 +26,10 @@ pub enum Choice {
         /// set.
         copies: u32,
     },
-    /// Send nothing, although data may be waiting.
+    /// Send nothing, even though data may be waiting.
     Wait {
-        /// Time of the next decision, when a pacer permits a datagram. `None`: when an input
-        /// changes, for example by an acknowledgement or a writable socket.
+        /// Time of the next decision, when a pacer permits a datagram. `None` waits for a change of
+        /// an input, for example an acknowledgement or a writable socket.
         until: Option<Instant>,
     },
 }
@@ -45,9 +45,9 @@ pub trait Scheduler: Send {
     #[must_use]
     fn choose(&mut self, now: Instant, demand: &Demand, paths: &[PathView]) -> Choice;
 
-    /// Whether to resend `straggler` on `paths[on]`, which may send and has no other data. For each
-    /// positive answer the caller must resend the bytes only once, and the receiver must drop the
-    /// duplicate.
+    /// Returns whether to resend `straggler` on `paths[on]`, which may send and has no other data.
+    /// For each positive answer the caller must resend the bytes only once, and the receiver must
+    /// drop the duplicate.
     #[must_use]
     fn reinjects(&mut self, now: Instant, straggler: &Straggler, on: usize, paths: &[PathView]) -> bool;
 }

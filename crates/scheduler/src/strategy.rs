@@ -1,4 +1,4 @@
-//! The strategies by name.
+//! Strategies by name.
 
 use core::fmt;
 use core::str::FromStr;
@@ -30,7 +30,7 @@ pub enum Strategy {
 }
 
 impl Strategy {
-    /// A new scheduler of this strategy, for one connection.
+    /// Returns a new scheduler of this strategy, for one connection.
     pub fn build(self) -> Box<dyn Scheduler> {
         match self {
             Self::EarliestDelivery => Box::new(EarliestDelivery::new()),
@@ -74,7 +74,7 @@ impl FromStr for Strategy {
     }
 }
 
-/// The name of an unknown strategy.
+/// Error: the name is not a known strategy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseStrategyError {
     input: String,

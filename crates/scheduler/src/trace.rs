@@ -22,21 +22,21 @@ pub use format::{LINE_BYTES_MAX, VERSION_LINE};
 pub use record::Record;
 pub use replay::{DIFFERENCES_KEPT_MAX, Difference, Replay, TraceError, TraceErrorKind, replay};
 
-/// Receives the lines of a trace, without line feeds.
+/// Receiver of the lines of a trace, without line feeds.
 pub type Sink = Box<dyn FnMut(&str) + Send>;
 
-/// A scheduler that records every decision before it is executed. Its decisions are those of the
+/// A scheduler that records every decision before it is executed. Its decisions equal those of the
 /// strategy alone.
 pub struct Traced {
     inner: Box<dyn Scheduler>,
     sink: Sink,
-    /// Reused for every line, so that tracing does not allocate per decision.
+    /// Buffer of a line, reused so that tracing does not allocate per decision.
     line: String,
 }
 
 impl Traced {
-    /// A new scheduler of `strategy` whose decisions are recorded in `sink`, after the two header
-    /// lines.
+    /// Creates a new scheduler of `strategy` whose decisions are recorded in `sink`, after the two
+    /// header lines.
     pub fn new(strategy: Strategy, mut sink: Sink) -> Self {
         sink(VERSION_LINE);
         let mut line = String::with_capacity(LINE_BYTES_MAX);
@@ -48,8 +48,7 @@ impl Traced {
 
 impl Scheduler for Traced {
     fn choose(&mut self, now: Instant, demand: &Demand, paths: &[PathView]) -> Choice {
-        // Paths that a scheduler ignores are not recorded either, so that a line has a bounded
-        // length.
+        // Paths that a scheduler ignores are omitted as well, so that a line has a bounded length.
         let paths = &paths[..paths.len().min(PATHS_MAX)];
         let choice = self.inner.choose(now, demand, paths);
         self.line.clear();

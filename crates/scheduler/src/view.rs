@@ -1,4 +1,4 @@
-//! The inputs of a scheduler: the paths, the demand, and late data.
+//! Inputs of a scheduler: the paths, the demand, and late data.
 
 use units::{Duration, Instant, Rate};
 
@@ -7,8 +7,8 @@ use units::{Duration, Instant, Rate};
 pub struct PathView {
     /// The QUIC path ID.
     pub id: u32,
-    /// Whether the peer prefers other paths (draft-ietf-quic-multipath-21, PATH_STATUS_BACKUP).
-    /// Used only if no other path is usable.
+    /// Whether the peer prefers other paths (draft-ietf-quic-multipath-21, PATH_STATUS_BACKUP). The
+    /// path is used only if no other path is usable.
     pub is_backup: bool,
     /// Whether the path may not work: it is suspect or silent, or its socket has been full for a
     /// probe timeout. No new data is sent on it while another path is usable.
@@ -27,7 +27,7 @@ pub struct PathView {
     /// Estimated capacity: the measured delivery rate if the controller measures it, otherwise
     /// `window_bytes / srtt`.
     pub rate: Rate,
-    /// The pacer permits the next datagram at this time; `now` or earlier means at once.
+    /// Time at which the pacer permits the next datagram; `now` or earlier means at once.
     pub release_at: Instant,
     /// Whether a plan for the path may be made now: its socket accepts more datagrams, the system
     /// has not refused to send on it lately, and its sent log is not full.
@@ -37,25 +37,26 @@ pub struct PathView {
 }
 
 impl PathView {
-    /// Bytes that the congestion window permits; zero if more than the window is in flight.
+    /// Returns the bytes that the congestion window permits; zero if more than the window is in
+    /// flight.
     pub const fn available_window(&self) -> u64 {
         self.window_bytes.saturating_sub(self.in_flight_bytes)
     }
 
-    /// Whether `accepts_datagrams`, window and pacer all permit one full datagram, regardless of
-    /// whether the path is usable.
+    /// Returns whether `accepts_datagrams`, window and pacer all permit one full datagram,
+    /// regardless of whether the path is usable.
     pub fn permits_datagram(&self, now: Instant) -> bool {
         self.accepts_datagrams && self.release_at <= now && self.available_window() >= self.datagram_bytes
     }
 
-    /// Whether one full datagram may be sent now: `accepts_datagrams`, window and pacer permit it
-    /// and the path is not suspect. This can be true for a backup path, whose use depends on the
-    /// other paths.
+    /// Returns whether one full datagram may be sent now: `accepts_datagrams`, window and pacer
+    /// permit it and the path is not suspect. This can be true for a backup path, whose use depends
+    /// on the other paths.
     pub fn may_send(&self, now: Instant) -> bool {
         !self.is_suspect && self.permits_datagram(now)
     }
 
-    /// Whether the path has an RTT sample; until then `srtt` is an initial value.
+    /// Returns whether the path has an RTT sample; until then `srtt` is an initial value.
     pub const fn is_measured(&self) -> bool {
         !self.min_rtt.is_zero()
     }
@@ -71,7 +72,7 @@ pub struct Demand {
     pub is_last: bool,
 }
 
-/// The oldest outstanding data on one path. The scheduler is asked about it when there is no new
+/// The oldest outstanding data on one path. The scheduler is queried about it when there is no new
 /// data or the receiver's flow-control credit is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Straggler {

@@ -75,19 +75,19 @@ fn write_choice(line: &mut String, choice: Choice) {
     }
 }
 
-/// The text of a choice in a line.
+/// Returns the text form of a choice in a line.
 pub(super) fn choice_text(choice: Choice) -> String {
     let mut text = String::new();
     write_choice(&mut text, choice);
     text
 }
 
-/// The text of an answer about a straggler in a line.
+/// Returns the text form of an answer about a straggler in a line.
 pub(super) const fn answer_text(reinjects: bool) -> &'static str {
     if reinjects { "yes" } else { "no" }
 }
 
-/// Writing to a string cannot fail.
+/// Appends to the line, which cannot fail.
 fn put(line: &mut String, text: core::fmt::Arguments<'_>) {
     let _ = line.write_fmt(text);
 }

@@ -12,7 +12,7 @@ use crate::view::{Demand, PathView, Straggler};
 /// A recorded call with its answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Record {
-    /// [`crate::Scheduler::choose`].
+    /// A call of [`crate::Scheduler::choose`].
     Choose {
         /// Time of the call.
         now: Instant,
@@ -23,7 +23,7 @@ pub enum Record {
         /// The answer.
         choice: Choice,
     },
-    /// [`crate::Scheduler::reinjects`].
+    /// A call of [`crate::Scheduler::reinjects`].
     Reinject {
         /// Time of the call.
         now: Instant,
@@ -90,8 +90,8 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Plain digits only: with a sign or a leading zero, two different lines would encode the same
-/// record.
+/// Parses plain digits only: with a sign or a leading zero, two different lines would encode the
+/// same record.
 fn parse_number<T: FromStr>(word: &str, name: &'static str) -> Result<T, TraceErrorKind> {
     let is_plain = word.bytes().all(|byte| byte.is_ascii_digit()) && (word == "0" || !word.starts_with('0'));
     word.parse().ok().filter(|_| is_plain).ok_or(TraceErrorKind::Invalid(name))

@@ -9,7 +9,7 @@ use super::record::Record;
 use crate::scheduler::Scheduler;
 use crate::strategy::Strategy;
 
-/// Number of differences kept; further ones are only counted.
+/// Number of differences kept; further differences are only counted.
 pub const DIFFERENCES_KEPT_MAX: usize = 16;
 
 /// The result of a replay.
@@ -32,9 +32,9 @@ pub struct Replay {
 pub struct Difference {
     /// Line of the trace, counted from 1.
     pub line: u64,
-    /// The recorded answer, as in a line.
+    /// The recorded answer in its text form.
     pub recorded: String,
-    /// This build's answer, as in a line.
+    /// This build's answer in its text form.
     pub replayed: String,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// A trace that could not be replayed.
+/// Error: a trace could not be replayed.
 #[derive(Debug)]
 pub struct TraceError {
     /// Line of the trace, counted from 1.
