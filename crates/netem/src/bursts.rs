@@ -26,20 +26,20 @@ pub struct BurstLoss {
 }
 
 impl BurstLoss {
-    /// The long-run share of packets in the bad state, for display and checks.
+    /// Returns the long-run share of packets in the bad state, for display and checks.
     pub fn share_bad(&self) -> f64 {
         let (enter, leave) = (self.good_to_bad.as_f64(), self.bad_to_good.as_f64());
         enter / (enter + leave)
     }
 
-    /// The long-run share of lost packets, for display and checks.
+    /// Returns the long-run share of lost packets, for display and checks.
     pub fn mean_loss(&self) -> f64 {
         let bad = self.share_bad();
         (1.0 - bad) * self.loss_good.as_f64() + bad * self.loss_bad.as_f64()
     }
 
-    /// The mean number of consecutive lost packets in a burst, for display and checks. Infinite if
-    /// every packet is lost.
+    /// Returns the mean number of consecutive lost packets in a burst, for display and checks.
+    /// Infinite if every packet is lost.
     ///
     /// A burst begins where a delivered packet is followed by a lost one, so bursts are as frequent
     /// as such pairs. The mean burst length is the share of lost packets divided by the share of
@@ -69,7 +69,7 @@ pub(crate) struct Bursts {
 }
 
 impl Bursts {
-    /// The chain in the good state.
+    /// Creates the chain in the good state.
     pub(crate) fn new(rng: &Rng) -> Self {
         Self {
             is_bad: false,

@@ -18,8 +18,8 @@ use crate::packet::Packet;
 use crate::queue::{Queue, Waiting};
 use crate::stats::LinkStats;
 
-/// After this many intervals without a drop, the rate of the last dropping state is discarded (RFC
-/// 8289, section 5.5).
+/// Number of intervals without a drop after which the rate of the last dropping state is discarded
+/// (RFC 8289, section 5.5).
 const INTERVALS_REMEMBERED: u64 = 16;
 
 /// The settings of CoDel. The default is that of RFC 8289: 5 ms and 100 ms, dropping.
@@ -28,11 +28,11 @@ pub struct CoDel {
     /// Acceptable standing queue delay; 5 to 10 % of the interval (RFC 8289, section 4). Above
     /// zero, at most the interval. Default: 5 ms.
     pub target: Duration,
-    /// The time for which packets must wait longer than the target before the first drop; about the
+    /// Time for which packets must wait longer than the target before the first drop; about the
     /// longest round trip of the flows (RFC 8289, section 4). Default: 100 ms.
     pub interval: Duration,
-    /// Marks packets that [support it](crate::Packet::mark_ce) instead of dropping them, as RFC
-    /// 3168, section 5, permits. Default: false.
+    /// Whether to mark packets that [support it](crate::Packet::mark_ce) instead of dropping them,
+    /// as RFC 3168, section 5, permits. Default: false.
     pub ecn: bool,
 }
 
@@ -47,9 +47,9 @@ impl CoDel {
         !self.target.is_zero() && self.target <= self.interval
     }
 
-    /// The time of the next drop after one at `at`: `at + interval / sqrt(count)` (RFC 8289,
-    /// section 5.6). Integer arithmetic, rounded down to the nanosecond, so that it is the same on
-    /// every machine.
+    /// Returns the time of the next drop after one at `at`: `at + interval / sqrt(count)` (RFC
+    /// 8289, section 5.6). The result is computed in integer arithmetic, rounded down to the
+    /// nanosecond, so that it is the same on every machine.
     fn control_law(&self, at: Instant, count: u64) -> Instant {
         let interval = u128::from(self.interval.as_nanos());
         let span = (interval * interval / u128::from(count.max(1))).isqrt();
@@ -61,19 +61,18 @@ impl CoDel {
 /// The state of one queue (section 5).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Control {
-    /// The time at which packets will have waited too long for an interval; `None` while they do
-    /// not.
+    /// Time at which packets will have waited too long for an interval; `None` while they do not.
     first_above: Option<Instant>,
-    /// The time of the next drop; outside the dropping state, the time at which the next drop would
+    /// Time of the next drop; outside the dropping state, the time at which the next drop would
     /// have followed.
     drop_next: Instant,
-    /// Drops since this dropping state began, plus its initial count.
+    /// Number of drops since this dropping state began, plus its initial count.
     count: u64,
     /// The initial count of the last dropping state.
     count_at_start: u64,
     dropping: bool,
-    /// The largest packet so far. It stands for the interface's MTU (section 5), which a link does
-    /// not know.
+    /// Size of the largest packet so far. It stands for the interface's MTU (section 5), which a
+    /// link does not know.
     packet_bytes_max: u64,
 }
 
@@ -85,8 +84,8 @@ struct Dequeued<P> {
 }
 
 impl Control {
-    /// The next packet for the line, at the time it starts (section 5.5). May drop packets up to
-    /// the whole queue.
+    /// Returns the next packet for the line, at the time it starts (section 5.5). May drop packets
+    /// up to the whole queue.
     pub(crate) fn dequeue<P: Packet>(
         &mut self,
         now: Instant,
@@ -165,7 +164,7 @@ impl Control {
         };
         self.packet_bytes_max = self.packet_bytes_max.max(waiting.line_bytes);
         let waited = now.saturating_since(waiting.since);
-        // At most one packet left is not a standing queue. Dropping it could leave the line idle.
+        // A single remaining packet is not a standing queue. Dropping it could leave the line idle.
         if waited < settings.target || queue.bytes() <= self.packet_bytes_max {
             self.first_above = None;
             return Some(Dequeued { waiting, may_drop: false });

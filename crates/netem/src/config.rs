@@ -16,7 +16,7 @@ pub use error::ConfigError;
 /// no faults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkConfig {
-    /// The rate of the line, including [`overhead_bytes`](Self::overhead_bytes). `None`:
+    /// The rate of the line, including [`overhead_bytes`](Self::overhead_bytes). With `None`,
     /// transmission takes no time, or a [`trace`](Self::trace) is set. Default: `None`.
     pub rate: Option<Rate>,
     /// A recorded rate, in place of `rate`. Default: `None`.
@@ -72,8 +72,8 @@ pub enum Discipline {
     /// Also drops or marks packets that waited too long, when they leave the queue.
     CoDel(CoDel),
     /// Marks packets of scalable senders (ECT(1)) that waited longer than this when they leave the
-    /// queue, as the low-latency queue of a dual queue does (RFC 9332, section 2.5.1). Others are not
-    /// touched.
+    /// queue, as the low-latency queue of a dual queue does (RFC 9332, section 2.5.1). Other
+    /// packets are not touched.
     Step(Duration),
 }
 
@@ -131,8 +131,8 @@ impl LinkConfig {
         fails.into_iter().find_map(|(fails, error)| fails.then_some(error)).map_or(Ok(()), Err)
     }
 
-    /// The limit of the queue in bytes: [`queue_bytes`](Self::queue_bytes), or the equivalent of
-    /// [`queue_delay`](Self::queue_delay) at the rate.
+    /// Returns the limit of the queue in bytes: [`queue_bytes`](Self::queue_bytes), or the
+    /// equivalent of [`queue_delay`](Self::queue_delay) at the rate.
     pub fn queue_bytes_max(&self) -> u64 {
         match (self.queue_delay, self.line_rate()) {
             (Some(delay), Some(rate)) => rate.bytes_in(delay),
@@ -140,7 +140,7 @@ impl LinkConfig {
         }
     }
 
-    /// The settings after the changes of the schedule up to `now`: a pure function of time.
+    /// Returns the settings after the changes of the schedule up to `now`: a pure function of time.
     #[must_use]
     pub fn effective_at(&self, now: Instant) -> Self {
         let mut config = self.clone();
@@ -150,7 +150,7 @@ impl LinkConfig {
         config
     }
 
-    /// Whether a fault or jitter may affect packets after the line.
+    /// Returns whether a fault or jitter may affect packets after the line.
     pub(crate) fn has_faults(&self) -> bool {
         let shares = [self.loss, self.reorder, self.duplicate, self.corrupt];
         self.jitter.is_some() || self.burst_loss.is_some() || shares.iter().any(|share| !share.is_zero())

@@ -11,7 +11,8 @@ pub(crate) struct Faults {
     pub(crate) bursts: Bursts,
     pub(crate) duplicate: Rng,
     pub(crate) corrupt: Rng,
-    /// The position of the corruption: the packet type decides how many draws it takes.
+    /// Generator for the position of the corruption: the packet type decides how many draws it
+    /// takes.
     pub(crate) corrupt_where: Rng,
     pub(crate) reorder: Rng,
     pub(crate) jitter: Rng,

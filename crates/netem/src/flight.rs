@@ -51,7 +51,7 @@ impl<P> Flight<P> {
         }
     }
 
-    /// The next arrival time.
+    /// Returns the next arrival time.
     #[inline]
     pub(crate) fn next_arrival(&self) -> Option<Instant> {
         let queued = self.in_order.front().map(|entry| entry.at);
@@ -62,11 +62,11 @@ impl<P> Flight<P> {
         queued.into_iter().chain(heaped).min()
     }
 
-    /// The next packet, if it has arrived by `now`.
+    /// Returns the next packet, if it has arrived by `now`.
     #[inline]
     pub(crate) fn pop(&mut self, now: Instant) -> Option<P> {
         if self.out_of_order.is_empty() {
-            // The usual case; called for each link at every event.
+            // This is the usual case; the function is called for each link at every event.
             self.in_order.front().filter(|entry| entry.at <= now)?;
             return self.in_order.pop_front().map(|entry| entry.packet);
         }

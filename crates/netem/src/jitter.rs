@@ -11,7 +11,8 @@ pub struct Jitter {
     pub distribution: Distribution,
     /// Whether a packet may overtake an earlier one with a larger delay. If not, it arrives
     /// together with that one: order is kept, consecutive packets share delays, and the mean delay
-    /// exceeds that of the distribution where packets are closer together than the jitter is wide.
+    /// exceeds that of the distribution where packets are closer together than the width of the
+    /// jitter.
     pub reorders: bool,
 }
 
@@ -61,7 +62,7 @@ impl Jitter {
         }
     }
 
-    /// A lower bound of all draws around `delay`.
+    /// Returns a lower bound of all draws around `delay`.
     pub(crate) const fn shortest(&self, delay: Duration) -> Duration {
         match self.distribution {
             Distribution::Uniform { .. } | Distribution::Pareto { .. } => delay,
@@ -81,7 +82,8 @@ impl Jitter {
     }
 }
 
-/// Terminates quickly: `delay` is never negative, so at least half of all draws are accepted.
+/// Draws until the sum is not negative. Terminates quickly: `delay` is never negative, so at least
+/// half of all draws are accepted.
 fn truncated_normal(delay: Duration, deviation: Duration, rng: &mut Rng) -> Duration {
     loop {
         let total = delay.as_nanos() as f64 + deviation.as_nanos() as f64 * real::normal_draw(rng);
@@ -91,7 +93,8 @@ fn truncated_normal(delay: Duration, deviation: Duration, rng: &mut Rng) -> Dura
     }
 }
 
-/// Rounded down; saturates. Exact up to 104 days, which 53 bits hold.
+/// Converts to a duration, rounded down; saturates. The result is exact up to 104 days, which 53
+/// bits hold.
 const fn from_nanos_f64(nanos: f64) -> Duration {
     Duration::from_nanos(nanos as u64)
 }

@@ -15,7 +15,7 @@ pub(crate) struct Line<P> {
     capacity: Capacity,
     /// The packet in transmission.
     packet: Option<P>,
-    /// Since when the line is stopped.
+    /// Time since which the line is stopped.
     stopped_at: Option<Instant>,
 }
 
@@ -26,7 +26,7 @@ enum Capacity {
 }
 
 impl<P> Line<P> {
-    /// Without a trace and a rate, transmission takes no time.
+    /// Creates an idle line. Without a trace and a rate, transmission takes no time.
     pub(crate) fn new(rate: Option<Rate>, trace: Option<&Trace>) -> Self {
         Self { capacity: Capacity::new(rate, trace, Instant::ZERO), packet: None, stopped_at: None }
     }
@@ -49,13 +49,14 @@ impl<P> Line<P> {
         self.stopped_at.is_some()
     }
 
-    /// Departure time of the packet in transmission; `None` if the line is idle or stopped.
+    /// Returns the departure time of the packet in transmission; `None` if the line is idle or
+    /// stopped.
     pub(crate) fn departure(&self) -> Option<Instant> {
         (self.packet.is_some() && self.stopped_at.is_none()).then(|| self.capacity.free_at())
     }
 
-    /// The time at which the idle line starts a packet that was offered at `since`; `None` if it is
-    /// busy or stopped.
+    /// Returns the time at which the idle line starts a packet that was offered at `since`; `None`
+    /// if it is busy or stopped.
     pub(crate) fn ready_at(&self, since: Instant) -> Option<Instant> {
         if self.packet.is_some() || self.stopped_at.is_some() {
             return None;
@@ -91,7 +92,7 @@ impl<P> Line<P> {
         }
     }
 
-    /// Resumes at `at`; a packet in transmission takes the time that was left.
+    /// Resumes at `at`; a packet in transmission takes the remaining time.
     pub(crate) fn resume(&mut self, at: Instant) {
         let Some(stopped_at) = self.stopped_at.take() else { return };
         let still = at.saturating_since(stopped_at);

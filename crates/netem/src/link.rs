@@ -66,13 +66,13 @@ pub struct Link<P> {
     /// Whether the packet on the line is dropped at its departure.
     drops_on_departure: bool,
     faults: Faults,
-    /// [`LinkConfig::has_faults`] of the current settings: most links have none.
+    /// The value of [`LinkConfig::has_faults`] for the current settings: most links have none.
     has_faults: bool,
-    /// Under jitter that keeps order, no packet arrives before this time: the latest arrival so
-    /// far.
+    /// Time of the latest arrival so far, before which no packet arrives under jitter that keeps
+    /// order.
     order_floor: Instant,
     flight: Flight<P>,
-    /// No event for [`advance`](Self::advance) occurs before this time, so that most calls return
+    /// Time before which no event for [`advance`](Self::advance) occurs, so that most calls return
     /// at once. Zero if it must be recomputed.
     idle_until: Instant,
     /// The result of [`next_arrival_from_line`](Self::next_arrival_from_line) when `idle_until` was
@@ -82,7 +82,7 @@ pub struct Link<P> {
 }
 
 impl<P: Packet> Link<P> {
-    /// An empty link with its own generator.
+    /// Creates an empty link with its own generator.
     ///
     /// # Panics
     /// If [`LinkConfig::validate`] rejects `config`.
@@ -160,8 +160,8 @@ impl<P: Packet> Link<P> {
         self.stats.queue_bytes_max = self.stats.queue_bytes_max.max(self.queue.bytes());
     }
 
-    /// The next packet that has arrived by `now`, in the order of arrival; equal times in the order
-    /// of departure.
+    /// Returns the next packet that has arrived by `now`, in the order of arrival; at equal times
+    /// in the order of departure.
     #[must_use]
     #[inline]
     pub fn poll_deliver(&mut self, now: Instant) -> Option<P> {
@@ -172,10 +172,11 @@ impl<P: Packet> Link<P> {
         Some(packet)
     }
 
-    /// The time of the next [`poll_deliver`](Self::poll_deliver): no packet arrives before. There
-    /// may be none at that time, because the packet in transmission may be lost or delayed and the
-    /// schedule may change the settings; then ask again. `None` if no packet will arrive without
-    /// another call: the link is empty, or its line is held and no scheduled change resumes it.
+    /// Returns the time of the next [`poll_deliver`](Self::poll_deliver): no packet arrives before.
+    /// There may be none at that time, because the packet in transmission may be lost or delayed
+    /// and the schedule may change the settings; then call this again. `None` if no packet will
+    /// arrive without another call: the link is empty, or its line is held and no scheduled change
+    /// resumes it.
     #[must_use]
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
@@ -197,23 +198,25 @@ impl<P: Packet> Link<P> {
         self.advance(now);
     }
 
-    /// The counters.
+    /// Returns the counters.
     pub const fn stats(&self) -> &LinkStats {
         &self.stats
     }
 
-    /// The current settings, including scheduled changes up to the last call that took the time.
+    /// Returns the current settings, including scheduled changes up to the last call that took the
+    /// time.
     pub const fn config(&self) -> &LinkConfig {
         &self.config
     }
 
-    /// Packets in the link (waiting, in transmission and in propagation) as of the last call that
-    /// took the time. At most [`PACKETS_HELD_MAX`].
+    /// Returns the number of packets in the link (waiting, in transmission and in propagation) as
+    /// of the last call that took the time. It is at most [`PACKETS_HELD_MAX`].
     pub fn held(&self) -> usize {
         self.queue.len() + usize::from(!self.line.is_idle()) + self.flight.len()
     }
 
-    /// Bytes that wait for the line, including overhead, as of the last call that took the time.
+    /// Returns the bytes that wait for the line, including overhead, as of the last call that took
+    /// the time.
     pub const fn queue_bytes(&self) -> u64 {
         self.queue.bytes()
     }

@@ -4,16 +4,16 @@ use units::Rng;
 
 /// A packet on a link.
 pub trait Packet {
-    /// The length in bytes, without
+    /// Returns the length in bytes, without
     /// [`LinkConfig::overhead_bytes`](crate::LinkConfig::overhead_bytes).
     fn len_bytes(&self) -> usize;
 
-    /// A copy of the packet.
+    /// Returns a copy of the packet.
     #[must_use]
     fn duplicate(&self) -> Self;
 
-    /// Corrupts the packet, with randomness from `rng` only. Called for packets of at least one
-    /// byte.
+    /// Corrupts the packet, with randomness from `rng` only. Called only for packets of at least
+    /// one byte.
     fn corrupt(&mut self, rng: &mut Rng);
 
     /// Sets the congestion mark (CE, RFC 3168, section 5) if the packet is ECN-capable, and returns
@@ -23,7 +23,8 @@ pub trait Packet {
         false
     }
 
-    /// Whether its sender reacts to frequent marks (ECT(1), RFC 9331, section 4.1). The default is no.
+    /// Returns whether its sender reacts to frequent marks (ECT(1), RFC 9331, section 4.1). False
+    /// by default.
     fn is_scalable(&self) -> bool {
         false
     }
@@ -54,7 +55,7 @@ impl Packet for Vec<u8> {
 pub struct LengthOnly {
     /// Length in bytes.
     pub bytes: usize,
-    /// True after corruption.
+    /// Whether the packet was corrupted.
     pub corrupted: bool,
     /// The ECN state.
     pub ecn: Ecn,
@@ -72,12 +73,12 @@ pub enum Ecn {
 }
 
 impl LengthOnly {
-    /// An intact packet of `bytes` bytes that is not ECN-capable.
+    /// Creates an intact packet of `bytes` bytes that is not ECN-capable.
     pub const fn new(bytes: usize) -> Self {
         Self { bytes, corrupted: false, ecn: Ecn::Incapable }
     }
 
-    /// An intact packet of `bytes` bytes that is ECN-capable.
+    /// Creates an intact packet of `bytes` bytes that is ECN-capable.
     pub const fn ecn_capable(bytes: usize) -> Self {
         Self { bytes, corrupted: false, ecn: Ecn::Capable }
     }

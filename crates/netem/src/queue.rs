@@ -8,7 +8,7 @@ use units::Instant;
 /// A waiting packet.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting<P> {
-    /// The time at which it was sent; transmission cannot start before.
+    /// Time at which it was sent; transmission cannot start before.
     pub(crate) since: Instant,
     /// Its bytes on the line, including overhead.
     pub(crate) line_bytes: u64,
@@ -18,7 +18,7 @@ pub(crate) struct Waiting<P> {
 #[derive(Clone, Debug)]
 pub(crate) struct Queue<P> {
     packets: VecDeque<Waiting<P>>,
-    /// The sum of `line_bytes` over `packets`.
+    /// Sum of `line_bytes` over `packets`.
     bytes: u64,
 }
 
@@ -39,12 +39,12 @@ impl<P> Queue<P> {
         self.packets.is_empty()
     }
 
-    /// The send time of the first packet.
+    /// Returns the send time of the first packet.
     pub(crate) fn first_since(&self) -> Option<Instant> {
         self.packets.front().map(|waiting| waiting.since)
     }
 
-    /// Whether `line_bytes` more stay within `bytes_max`.
+    /// Returns whether `line_bytes` more stay within `bytes_max`.
     pub(crate) const fn has_space(&self, line_bytes: u64, bytes_max: u64) -> bool {
         match self.bytes.checked_add(line_bytes) {
             Some(bytes) => bytes <= bytes_max,

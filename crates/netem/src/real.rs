@@ -11,7 +11,7 @@ use units::Rng;
 const MANTISSA_BITS: u32 = 52;
 const EXPONENT_BIAS: i64 = 1023;
 
-/// The natural logarithm of `x`, which must be a normal number above zero.
+/// Returns the natural logarithm of `x`, which must be a normal number above zero.
 pub(crate) fn ln(x: f64) -> f64 {
     debug_assert!(x.is_normal() && x > 0.0, "ln is defined for positive normal numbers, not {x}");
     let bits = x.to_bits();
@@ -30,7 +30,7 @@ pub(crate) fn ln(x: f64) -> f64 {
     2.0 * s * series + exponent as f64 * LN_2
 }
 
-/// e to the power of `y`; infinite above 709 and zero below -708.
+/// Returns e to the power of `y`; infinite above 709 and zero below -708.
 pub(crate) fn exp(y: f64) -> f64 {
     if y > 709.0 {
         return f64::INFINITY;
@@ -45,12 +45,13 @@ pub(crate) fn exp(y: f64) -> f64 {
     series * f64::from_bits(((exponent as i64 + EXPONENT_BIAS) as u64) << MANTISSA_BITS)
 }
 
-/// A number in `(0, 1]`, in steps of 2^-53. It is never zero, so its logarithm is finite.
+/// Returns a number in `(0, 1]`, in steps of 2^-53. It is never zero, so its logarithm is finite.
 pub(crate) const fn unit_draw(rng: &mut Rng) -> f64 {
     ((rng.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64
 }
 
-/// A draw from the standard normal distribution, by the polar method (Marsaglia and Bray, 1964).
+/// Returns a draw from the standard normal distribution, by the polar method (Marsaglia and Bray,
+/// 1964).
 ///
 /// Each iteration succeeds with probability pi/4. The second number of a pair is discarded, so that
 /// a draw leaves no state.

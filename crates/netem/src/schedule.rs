@@ -34,34 +34,34 @@ pub enum LineState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
-    /// [`LinkConfig::state`].
+    /// A change of [`LinkConfig::state`].
     State(LineState),
-    /// [`LinkConfig::rate`].
+    /// A change of [`LinkConfig::rate`].
     Rate(Option<Rate>),
-    /// [`LinkConfig::delay`].
+    /// A change of [`LinkConfig::delay`].
     Delay(Duration),
-    /// [`LinkConfig::jitter`].
+    /// A change of [`LinkConfig::jitter`].
     Jitter(Option<Jitter>),
-    /// [`LinkConfig::loss`].
+    /// A change of [`LinkConfig::loss`].
     Loss(Ratio),
-    /// [`LinkConfig::burst_loss`].
+    /// A change of [`LinkConfig::burst_loss`].
     BurstLoss(Option<BurstLoss>),
-    /// [`LinkConfig::duplicate`].
+    /// A change of [`LinkConfig::duplicate`].
     Duplicate(Ratio),
-    /// [`LinkConfig::corrupt`].
+    /// A change of [`LinkConfig::corrupt`].
     Corrupt(Ratio),
-    /// [`LinkConfig::reorder`] and [`LinkConfig::reorder_by`].
+    /// A change of [`LinkConfig::reorder`] and [`LinkConfig::reorder_by`].
     Reorder(Ratio, Duration),
 }
 
 /// Changes with their times. Clones share the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    /// Ascending; changes at equal times are applied in order.
+    /// The changes, ascending; changes at equal times are applied in order.
     changes: Arc<[(Duration, Change)]>,
-    /// Greater than the last time in `changes`.
+    /// The period, greater than the last time in `changes`.
     period: Option<Duration>,
-    /// The last change to a state in which the line operates.
+    /// Index of the last change to a state in which the line operates.
     last_resume: Option<usize>,
 }
 
@@ -86,8 +86,8 @@ pub enum ScheduleError {
 }
 
 impl Schedule {
-    /// A schedule in which each change is applied once, at its time since the start of the run.
-    /// Changes at equal times are applied in the given order.
+    /// Returns a schedule in which each change is applied once, at its time since the start of the
+    /// run. Changes at equal times are applied in the given order.
     ///
     /// # Errors
     /// [`ScheduleError::OutOfOrder`], [`ScheduleError::TooMany`].
@@ -95,8 +95,8 @@ impl Schedule {
         Self::checked(changes, None)
     }
 
-    /// A schedule in which each change is applied once per period, at its time since the start of
-    /// the period. The first period begins at the start of the run.
+    /// Returns a schedule in which each change is applied once per period, at its time since the
+    /// start of the period. The first period begins at the start of the run.
     ///
     /// A link that holds packets applies every change, so a period far shorter than a packet costs
     /// time.
@@ -113,7 +113,8 @@ impl Schedule {
         Self::checked(changes, Some(period))
     }
 
-    /// A schedule that alternates between [`LineState::Up`] and the state `how`, beginning with up.
+    /// Returns a schedule that alternates between [`LineState::Up`] and the state `how`, beginning
+    /// with up.
     ///
     /// # Errors
     /// [`ScheduleError::ZeroPeriod`] if one of the times is zero.
@@ -143,17 +144,17 @@ impl Schedule {
         Ok(Self { changes: changes.into(), period, last_resume })
     }
 
-    /// The changes of one period, or of the whole run, ordered by time.
+    /// Returns the changes of one period, or of the whole run, ordered by time.
     pub fn changes(&self) -> &[(Duration, Change)] {
         &self.changes
     }
 
-    /// The period of a repeating schedule.
+    /// Returns the period of a repeating schedule.
     pub const fn period(&self) -> Option<Duration> {
         self.period
     }
 
-    /// The state of the line at `now`, if the schedule has set one by then.
+    /// Returns the state of the line at `now`, if the schedule has set one by then.
     pub fn state_at(&self, now: Instant) -> Option<LineState> {
         let latest = |changes: &[(Duration, Change)]| {
             changes.iter().rev().find_map(|(_, change)| match change {
@@ -178,8 +179,8 @@ impl Schedule {
         Cursor { index: done, round_start }.settled(self)
     }
 
-    /// The number of changes applied in the current round at `now`, and the number of rounds before
-    /// it.
+    /// Returns the number of changes applied in the current round at `now`, and the number of
+    /// rounds before it.
     fn done_by(&self, now: Instant) -> (usize, u64) {
         let (rounds, since) = match self.period {
             Some(period) => {
@@ -201,13 +202,13 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// Before the first change.
+    /// Creates a cursor before the first change.
     pub(crate) const fn start() -> Self {
         Self { index: 0, round_start: Instant::ZERO }
     }
 
-    /// The next change and its time. `None` after the last change, and if the time would not be
-    /// representable.
+    /// Returns the next change and its time. `None` after the last change, and if the time would
+    /// not be representable.
     pub(crate) fn next_change<'a>(&self, schedule: &'a Schedule) -> Option<(Instant, &'a Change)> {
         let (at, change) = schedule.changes.get(self.index)?;
         let at = self.round_start + *at;
@@ -221,7 +222,7 @@ impl Cursor {
     }
 
     /// Skips rounds that ended before `now`, but leaves at least one complete round, so that its
-    /// changes are applied. For a link without events in between.
+    /// changes are applied. This serves links without events in between.
     pub(crate) fn skip_rounds(&mut self, now: Instant, schedule: &Schedule) {
         let Some(period) = schedule.period else { return };
         let rounds = now.saturating_since(self.round_start).as_nanos() / period.as_nanos();
@@ -231,7 +232,7 @@ impl Cursor {
         }
     }
 
-    /// Whether a future change will resume the line.
+    /// Returns whether a future change will resume the line.
     pub(crate) fn resumes(&self, schedule: &Schedule) -> bool {
         schedule.last_resume.is_some_and(|last| schedule.period.is_some() || self.index <= last)
     }
@@ -248,8 +249,8 @@ impl Cursor {
 }
 
 impl Change {
-    /// The inverse of this change: a change that sets the same field or fields to their value in
-    /// `config`.
+    /// Returns the inverse of this change: a change that sets the same field or fields to their
+    /// value in `config`.
     #[must_use]
     pub const fn undo(&self, config: &LinkConfig) -> Self {
         match self {

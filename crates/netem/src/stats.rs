@@ -31,7 +31,7 @@ pub struct LinkStats {
     pub marked: u64,
     /// Packets delayed by [`LinkConfig::reorder`](crate::LinkConfig::reorder).
     pub reordered: u64,
-    /// Copies made.
+    /// Number of copies made.
     pub duplicated: u64,
     /// Corrupted packets.
     pub corrupted: u64,
@@ -52,13 +52,14 @@ pub struct LinkStats {
 }
 
 impl LinkStats {
-    /// Packets that will not arrive: lost, lost in bursts, vanished, overflowed and dropped by
-    /// CoDel.
+    /// Returns the number of packets that will not arrive: lost, lost in bursts, vanished,
+    /// overflowed and dropped by CoDel.
     pub const fn undelivered(&self) -> u64 {
         self.lost + self.lost_in_bursts + self.vanished + self.overflowed + self.dropped_by_codel
     }
 
-    /// Mean queueing delay of the carried packets, rounded down; zero if there were none.
+    /// Returns the mean queueing delay of the carried packets, rounded down; zero if there were
+    /// none.
     pub fn queue_delay_mean(&self) -> Duration {
         self.queue_delay_sum / self.carried.max(1)
     }

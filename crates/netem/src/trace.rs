@@ -24,12 +24,12 @@ const NANOS_PER_MS: u64 = 1_000_000;
 /// A recorded rate, repeated indefinitely. Clones share the recording.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Trace {
-    /// Ascending milliseconds since the start of the recording; not empty; the last one, which is
+    /// Milliseconds since the start of the recording, ascending; not empty; the last one, which is
     /// the period, is not zero.
     offsets_ms: Arc<[u32]>,
 }
 
-/// A text that is not a valid trace. Lines count from one.
+/// Error: the text is not a valid trace. Lines count from one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TraceError {
@@ -69,7 +69,7 @@ impl Trace {
         Self::checked(offsets_ms)
     }
 
-    /// The trace with an opportunity at each of these times, in milliseconds.
+    /// Returns the trace with an opportunity at each of these times, in milliseconds.
     ///
     /// # Errors
     /// [`TraceError`] for the first invalid time; its line is its position, from one.
@@ -89,23 +89,23 @@ impl Trace {
         }
     }
 
-    /// The time after which the trace repeats.
+    /// Returns the time after which the trace repeats.
     pub fn period(&self) -> Duration {
         Duration::from_millis(u64::from(self.period_ms()))
     }
 
-    /// Opportunities per period. At least one.
+    /// Returns the number of opportunities per period, at least one.
     pub fn opportunities(&self) -> usize {
         self.offsets_ms.len()
     }
 
-    /// The mean rate over a period, including overhead.
+    /// Returns the mean rate over a period, including overhead.
     pub fn mean_rate(&self) -> Rate {
         let bytes = self.offsets_ms.len() as u64 * OPPORTUNITY_BYTES;
         Rate::from_transfer(bytes, self.period()).unwrap_or(Rate::MAX)
     }
 
-    /// The time of opportunity `number`, counted from zero over all repetitions.
+    /// Returns the time of opportunity `number`, counted from zero over all repetitions.
     pub(crate) fn time_of(&self, number: u64) -> Instant {
         let count = self.offsets_ms.len() as u64;
         let offset_ms = u64::from(self.offsets_ms[(number % count) as usize]);
@@ -113,8 +113,9 @@ impl Trace {
         Instant::ZERO + Duration::from_millis(millis)
     }
 
-    /// The number of opportunities before `at`, counted over all repetitions, which is the number
-    /// of the first opportunity at or after `at`. Logarithmic in the length of the trace.
+    /// Returns the number of opportunities before `at`, counted over all repetitions, which is the
+    /// number of the first opportunity at or after `at`. The cost is logarithmic in the length of
+    /// the trace.
     pub fn first_at_or_after(&self, at: Instant) -> u64 {
         let millis = at.as_nanos().div_ceil(NANOS_PER_MS);
         let period_ms = u64::from(self.period_ms());

@@ -11,11 +11,11 @@ const BIT_NANOS_PER_BYTE: u128 = 8 * 1_000_000_000;
 
 #[derive(Clone, Debug)]
 pub(super) struct ByRate {
-    /// `None`: transmission takes no time.
+    /// The rate; with `None`, transmission takes no time.
     rate: Option<Rate>,
-    /// The time at which the line becomes, or became, idle: whole nanoseconds.
+    /// Time at which the line becomes, or became, idle: whole nanoseconds.
     whole: Instant,
-    /// The fraction of the next nanosecond, in units of 1 ns / rate. `0 <= fraction < rate`.
+    /// Fraction of the next nanosecond, in units of 1 ns / rate. `0 <= fraction < rate`.
     fraction: u64,
 }
 
@@ -32,15 +32,15 @@ impl ByRate {
         since.max(self.free_at())
     }
 
-    /// A packet starts when both are ready: the packet at `since`, the line after the previous
+    /// Starts a packet when both are ready: the packet at `since`, the line after the previous
     /// packet.
     pub(super) fn start(&mut self, since: Instant, line_bytes: u64) {
         self.wait_until(since);
         let Some(rate) = self.rate else { return };
-        // At most 2^64 * 2^33 + 2^64, so there is no overflow.
+        // The sum is at most 2^64 * 2^33 + 2^64, so there is no overflow.
         let bit_nanos = u128::from(line_bytes) * BIT_NANOS_PER_BYTE + u128::from(self.fraction);
         let rate_bps = rate.as_bps();
-        // Covers all packets below a gigabyte; 64-bit division is several times faster.
+        // 64 bits cover all packets below a gigabyte, and 64-bit division is several times faster.
         let (nanos, fraction) = match u64::try_from(bit_nanos) {
             Ok(bit_nanos) => (bit_nanos / rate_bps, bit_nanos % rate_bps),
             Err(_) => {

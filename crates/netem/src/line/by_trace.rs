@@ -19,7 +19,7 @@ pub(super) struct ByTrace {
     trace: Trace,
     /// The first unused opportunity.
     next: u64,
-    /// Bytes left of the opportunity before it, which is at `free_at` if there are any.
+    /// Remaining bytes of the previous opportunity, which is at `free_at` if there are any.
     left_bytes: u64,
     /// Departure time of the last packet.
     free_at: Instant,
@@ -52,8 +52,8 @@ impl ByTrace {
         self.trace.time_of(self.trace.first_at_or_after(since + Duration::from_nanos(1)))
     }
 
-    /// `at` is the result of [`ready_at`](Self::ready_at): a packet that starts at `free_at` shares
-    /// an opportunity.
+    /// Starts a packet at `at`, the result of [`ready_at`](Self::ready_at): a packet that starts at
+    /// `free_at` shares an opportunity.
     pub(super) fn start(&mut self, at: Instant, line_bytes: u64) {
         self.carries = true;
         // Even an empty packet must wait for an opportunity.
@@ -81,7 +81,7 @@ impl ByTrace {
         self.left_bytes = 0;
     }
 
-    /// `still` is the duration of the stop.
+    /// Resumes the line at `at` after a stop of duration `still`.
     pub(super) fn resume(&mut self, at: Instant, still: Duration, is_busy: bool) {
         match self.held_bytes.take() {
             Some(held_bytes) => {

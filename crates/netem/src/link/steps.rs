@@ -1,4 +1,4 @@
-//! The events between two calls, processed one by one as of their times.
+//! Events between two calls, processed one by one as of their times.
 
 use units::Instant;
 
@@ -48,8 +48,8 @@ impl<P: Packet> Link<P> {
         }
     }
 
-    /// A lower bound of the arrival of all packets that wait or are in transmission. `None` if none
-    /// will arrive.
+    /// Returns a lower bound of the arrival of all packets that wait or are in transmission. `None`
+    /// if none will arrive.
     pub(super) fn next_arrival_from_line(&self) -> Option<Instant> {
         let change_at = self.next_change_at();
         let Some(step) = self.line.departure().or_else(|| self.next_start()) else {
@@ -75,8 +75,8 @@ impl<P: Packet> Link<P> {
         self.config.schedule.as_ref().is_some_and(|schedule| self.cursor.resumes(schedule))
     }
 
-    /// The start of the next transmission; `None` if no packet waits, or the line is busy or
-    /// stopped.
+    /// Returns the start of the next transmission; `None` if no packet waits, or the line is busy
+    /// or stopped.
     fn next_start(&self) -> Option<Instant> {
         self.line.ready_at(self.queue.first_since()?)
     }
@@ -140,20 +140,21 @@ impl<P: Packet> Link<P> {
             self.faults.bursts.recover();
         }
         if (old.delay, old.jitter) != (new.delay, new.jitter) {
-            // A new route: packets on the old one do not constrain the order on the new one.
+            // The delay belongs to a new route: packets on the old one do not constrain the order
+            // on the new one.
             self.order_floor = Instant::ZERO;
         }
         self.queue_bytes_max = new.queue_bytes_max();
         self.idle_until = Instant::ZERO;
     }
 
-    /// Departure of a packet, with the faults, which occur after the line: a lost packet has
-    /// consumed the line's rate, a copy does not.
+    /// Processes the departure of a packet with its faults, which occur after the line: a lost
+    /// packet has consumed the line's rate, a copy does not.
     fn depart(&mut self, departure: Instant) {
         let Some(packet) = self.line.finish() else { return };
         self.stats.on_line += departure.saturating_since(self.on_line_since);
         if !self.has_faults && !self.drops_on_departure {
-            // The same as below, if no fault is set and nothing is drawn.
+            // This has the same effect as the code below if no fault is set and nothing is drawn.
             self.flight.push(departure + self.config.delay, packet);
             return;
         }
