@@ -84,7 +84,7 @@ impl Rng {
         }
     }
 
-    /// True with probability `ratio`. Draws no number if the outcome is certain.
+    /// Returns true with probability `ratio`. Draws no number if the outcome is certain.
     pub const fn chance(&mut self, ratio: Ratio) -> bool {
         if ratio.numerator == 0 {
             return false;
@@ -116,7 +116,7 @@ impl Ratio {
         Self { numerator, denominator }
     }
 
-    /// `millionths / 1_000_000`, at most one.
+    /// Creates the probability `millionths / 1_000_000`, at most one.
     pub const fn from_millionths(millionths: u64) -> Self {
         Self { numerator: if millionths > 1_000_000 { 1_000_000 } else { millionths }, denominator: 1_000_000 }
     }

@@ -20,27 +20,27 @@ impl Rate {
     /// The largest rate. It stands for "unlimited".
     pub const MAX: Self = Self(u64::MAX);
 
-    /// `bits` bits per second.
+    /// Creates a rate of `bits` bits per second.
     pub const fn from_bps(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// `megabits` times 10^6 bits per second; saturates.
+    /// Creates a rate of `megabits` times 10^6 bits per second; saturates.
     pub const fn from_mbps(megabits: u64) -> Self {
         Self(megabits.saturating_mul(1_000_000))
     }
 
-    /// Bits per second.
+    /// Returns the bits per second.
     pub const fn as_bps(self) -> u64 {
         self.0
     }
 
-    /// Megabits per second as a float, for display and plots only.
+    /// Returns the megabits per second as a float, for display and plots only.
     pub fn as_mbps_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
-    /// True for zero bits per second.
+    /// Returns true for zero bits per second.
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
@@ -55,7 +55,7 @@ impl Rate {
         Some(Self(if bps > u64::MAX as u128 { u64::MAX } else { bps as u64 }))
     }
 
-    /// Whole bytes transferred in `span`, rounded down; saturates.
+    /// Returns the whole bytes transferred in `span`, rounded down; saturates.
     pub const fn bytes_in(self, span: Duration) -> u64 {
         let bytes = self.0 as u128 * span.as_nanos() as u128 / (8 * NANOS_PER_SEC);
         if bytes > u64::MAX as u128 { u64::MAX } else { bytes as u64 }
@@ -71,7 +71,7 @@ impl Rate {
         Duration::from_nanos(if nanos > u64::MAX as u128 { u64::MAX } else { nanos as u64 })
     }
 
-    /// `self * numerator / denominator`, computed in 128 bits; saturates.
+    /// Returns `self * numerator / denominator`, computed in 128 bits; saturates.
     ///
     /// # Panics
     /// If `denominator` is zero.
@@ -82,7 +82,7 @@ impl Rate {
 }
 
 impl ByteSize {
-    /// `bytes` bytes.
+    /// Creates a size of `bytes` bytes.
     pub const fn from_bytes(bytes: u64) -> Self {
         Self(bytes)
     }

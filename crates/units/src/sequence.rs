@@ -16,7 +16,7 @@ impl Seq32 {
         self.0
     }
 
-    /// Signed distance from `other` to `self`.
+    /// Returns the signed distance from `other` to `self`.
     pub const fn distance_from(self, other: Self) -> i32 {
         self.0.wrapping_sub(other.0).cast_signed()
     }

@@ -25,22 +25,22 @@ impl Instant {
         Self(nanos)
     }
 
-    /// Nanoseconds since the start of the run.
+    /// Returns the nanoseconds since the start of the run.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Time since the start of the run.
+    /// Returns the time since the start of the run.
     pub const fn since_start(self) -> Duration {
         Duration(self.0)
     }
 
-    /// Time from `earlier` to `self`; zero if `earlier` is later than `self`.
+    /// Returns the time from `earlier` to `self`; zero if `earlier` is later than `self`.
     pub const fn saturating_since(self, earlier: Self) -> Duration {
         Duration(self.0.saturating_sub(earlier.0))
     }
 
-    /// Time from `earlier` to `self`, or `None` if `earlier` is later than `self`.
+    /// Returns the time from `earlier` to `self`, or `None` if `earlier` is later than `self`.
     pub const fn checked_since(self, earlier: Self) -> Option<Duration> {
         match self.0.checked_sub(earlier.0) {
             Some(nanos) => Some(Duration(nanos)),
@@ -48,7 +48,7 @@ impl Instant {
         }
     }
 
-    /// `self - span`, but not before the start of the run.
+    /// Returns `self - span`, but not before the start of the run.
     pub const fn saturating_sub(self, span: Duration) -> Self {
         Self(self.0.saturating_sub(span.0))
     }
@@ -60,62 +60,62 @@ impl Duration {
     /// The longest duration.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// `nanos` nanoseconds.
+    /// Creates a duration of `nanos` nanoseconds.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// `micros` microseconds; saturates after 584 years.
+    /// Creates a duration of `micros` microseconds; saturates after 584 years.
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros.saturating_mul(1_000))
     }
 
-    /// `millis` milliseconds; saturates after 584 years.
+    /// Creates a duration of `millis` milliseconds; saturates after 584 years.
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis.saturating_mul(1_000_000))
     }
 
-    /// `secs` seconds; saturates after 584 years.
+    /// Creates a duration of `secs` seconds; saturates after 584 years.
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(1_000_000_000))
     }
 
-    /// Whole nanoseconds.
+    /// Returns the whole nanoseconds.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Whole microseconds, rounded down.
+    /// Returns the whole microseconds, rounded down.
     pub const fn as_micros(self) -> u64 {
         self.0 / 1_000
     }
 
-    /// Whole milliseconds, rounded down.
+    /// Returns the whole milliseconds, rounded down.
     pub const fn as_millis(self) -> u64 {
         self.0 / 1_000_000
     }
 
-    /// Seconds as a float, for display and plots only.
+    /// Returns the seconds as a float, for display and plots only.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// True for zero nanoseconds.
+    /// Returns true for zero nanoseconds.
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
 
-    /// `self - other`, or zero if `other` is longer.
+    /// Returns `self - other`, or zero if `other` is longer.
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// `self * factor`; saturates.
+    /// Returns `self * factor`; saturates.
     pub const fn saturating_mul(self, factor: u64) -> Self {
         Self(self.0.saturating_mul(factor))
     }
 
-    /// `self * numerator / denominator`, computed in 128 bits; saturates.
+    /// Returns `self * numerator / denominator`, computed in 128 bits; saturates.
     ///
     /// # Panics
     /// If `denominator` is zero.
