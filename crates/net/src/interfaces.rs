@@ -149,7 +149,8 @@ pub fn reachable(local: SocketAddr, device: Option<&str>, mark: Option<u32>, rem
     Ok(rustix::net::connect(&socket, &remote)?)
 }
 
-/// Linux reports a labelled address (`eth0:1`) under its label; no device name contains a colon.
+/// Returns the device of a name that Linux may report with a label (`eth0:1`); no device name
+/// contains a colon.
 fn device_name(reported: &str) -> &str {
     reported.split(':').next().unwrap_or(reported)
 }

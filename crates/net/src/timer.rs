@@ -68,7 +68,7 @@ mod none {
             Ok(None)
         }
 
-        /// Is never called.
+        /// Never runs, because no value of this type exists.
         pub fn arm(&self, _span: Duration) -> bool {
             match *self {}
         }
