@@ -281,7 +281,8 @@ impl ClientCertVerifier for AnyKeyVerifier {
     }
 }
 
-/// RFC 7250, section 3: the certificate payload is exactly one SubjectPublicKeyInfo.
+/// Returns the only key: the certificate payload is exactly one SubjectPublicKeyInfo (RFC 7250,
+/// section 3).
 fn sole_key(key: &CertificateDer<'_>, others: &[CertificateDer<'_>]) -> Result<PublicKey, rustls::Error> {
     match (PublicKey::from_spki(key), others) {
         (Ok(key), []) => Ok(key),

@@ -70,7 +70,7 @@ impl ReplaceableSocket {
         Self::with(Some(socket))
     }
 
-    /// Returns a place without a socket: it receives nothing, and nothing can be sent.
+    /// Creates a place without a socket: it receives nothing, and nothing can be sent.
     #[must_use]
     pub fn vacant() -> (Self, SocketSwitch) {
         Self::with(None)
