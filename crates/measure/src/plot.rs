@@ -385,7 +385,7 @@ mod tests {
         Layout::of(panel, Frame::of(std::slice::from_ref(panel)))
     }
 
-    /// The number in an attribute of a line of SVG.
+    /// Returns the number in an attribute of a line of SVG.
     fn attribute(line: &str, name: &str) -> f64 {
         let (_, rest) = line.split_once(&format!(" {name}=\"")).expect(line);
         rest.split('"').next().unwrap().parse().unwrap()
