@@ -59,7 +59,7 @@ impl Digest {
 mod tests {
     use super::*;
 
-    /// The digest as `docs/spec/replay.md` describes it.
+    /// Computes the digest as described in `docs/spec/replay.md`.
     #[test]
     fn the_check_of_a_block_is_that_of_the_specification() {
         let block: Vec<u8> = (0..21).collect();
