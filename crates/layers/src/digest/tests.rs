@@ -1,7 +1,7 @@
 use super::*;
 use crate::secret::SharedSecret;
 
-/// A packet whose header of the digest is filled, and the length of its IP header.
+/// Returns a packet whose header of the digest is filled, and the length of its IP header.
 fn packet(key: &DigestKey, is_ipv6: bool, content: &[u8]) -> (Vec<u8>, usize) {
     let (source, destination) = match is_ipv6 {
         true => ([0xfd; 16].into(), [0xfc; 16].into()),

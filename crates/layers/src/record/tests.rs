@@ -16,7 +16,7 @@ fn seal(key: &RecordKey, number: u64, kind: RecordKind, content: &[u8]) -> Vec<u
     out
 }
 
-/// The first record of `bytes`, opened as the record `number`.
+/// Returns the first record of `bytes`, opened as the record `number`.
 fn open(key: &RecordKey, number: u64, bytes: &[u8]) -> Result<Option<Vec<u8>>, RecordError> {
     let mut reader = RecordReader::default();
     reader.push(Bytes::copy_from_slice(bytes));
@@ -108,7 +108,7 @@ fn lying_lengths_and_types_are_errors_and_do_not_wait() {
     assert_eq!(header([0, 0, 0, 100]), Err(RecordError::Type(0)));
     assert_eq!(header([3, 0, 0, 100]), Err(RecordError::Type(3)));
     assert_eq!(header([1, 9, 0, 100]), Err(RecordError::Type(9)));
-    // Lengths that no record of the cipher has.
+    // These are lengths that no record of the cipher has.
     for (layer, len) in [(CipherLayer::Des, 0), (CipherLayer::TripleDes, 9), (CipherLayer::Aes128Gcm, 15)] {
         let bytes = [&[1, 0, 0, (IV_LEN + len) as u8][..], &vec![0; IV_LEN + len]].concat();
         assert_eq!(open(&key(layer), 0, &bytes), Err(RecordError::Length(IV_LEN + len)), "{layer:?}");
@@ -151,7 +151,7 @@ fn an_array_before_the_records_is_taken_once_it_is_whole() {
 }
 
 proptest! {
-    /// However a stream is cut into pieces, its records are the same.
+    /// A stream gives the same records however it is cut into pieces.
     #[test]
     fn records_are_found_however_the_stream_is_cut(
         contents in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 1..12),
@@ -180,7 +180,7 @@ proptest! {
         prop_assert_eq!(found, contents);
     }
 
-    /// Bytes of the network are errors or records, whatever they are.
+    /// Arbitrary bytes from the network are errors or records.
     #[test]
     fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..600), is_first in any::<bool>()) {
         let mut bytes = bytes;
