@@ -51,7 +51,7 @@ mod tests {
         }
     }
 
-    /// A slow reference implementation.
+    /// Computes the root slowly, as a reference implementation.
     fn by_bisection(value: u128) -> u64 {
         let (mut low, mut high) = (0_u64, 1 << 43);
         while high - low > 1 {

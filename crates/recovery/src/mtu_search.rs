@@ -158,7 +158,8 @@ mod tests {
 
     const COMMON: [usize; 4] = [1452, 1472, 8952, 8972];
 
-    /// The sizes that a search tries on a path that carries `mtu` bytes, and the one it finds.
+    /// Returns the sizes that a search tries on a path that carries `mtu` bytes, and the one it
+    /// finds.
     fn search(max: usize, mtu: usize) -> (Vec<usize>, usize) {
         let mut search = MtuSearch::new(1200, max, &COMMON);
         let mut tried = Vec::new();

@@ -53,8 +53,8 @@ fn loss_based_algorithms_fill_the_link() {
     }
 }
 
-/// The result of the first slow start: packets lost before conservative slow start began, and all
-/// packets lost.
+/// Returns the result of the first slow start: packets lost before conservative slow start began,
+/// and all packets lost.
 fn first_slow_start(link: Link, round_trip_ms: u64, algorithm: Algorithm) -> (Option<u64>, u64) {
     let mut world = one_flow(link, algorithm);
     while world.flows[0].window_after_slow_start.is_none() {

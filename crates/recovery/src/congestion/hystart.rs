@@ -130,7 +130,7 @@ impl Default for HyStart {
 mod tests {
     use super::*;
 
-    /// One round of `count` samples of `millis` each; returns the growth of the last.
+    /// Runs one round of `count` samples of `millis` each; returns the growth of the last.
     fn round(hystart: &mut HyStart, count: u32, millis: u64) -> Growth {
         (0..count).map(|i| hystart.on_ack(Duration::from_millis(millis), i == 0)).last().expect("a round has samples")
     }

@@ -212,7 +212,8 @@ mod tests {
         rtt
     }
 
-    /// A round of `packets`, sent at `sent` and acknowledged at `acked`, of which `marked` were marked.
+    /// Runs a round of `packets`, sent at `sent` and acknowledged at `acked`, of which `marked`
+    /// were marked.
     fn round(prague: &mut Prague, [sent, acked]: [u64; 2], packets: u64, marked: u64) {
         prague.on_ecn_report(packets, marked);
         if marked > 0 {
@@ -250,7 +251,7 @@ mod tests {
     fn a_reduction_is_half_the_average_share_of_marks_and_once_per_round() {
         let mut prague = Prague::new(SEGMENT);
         round(&mut prague, [1, 101], 10, 1);
-        // 100 rounds without marks: the share falls to (15/16)^100 of what it was, 0.2 %.
+        // 100 rounds without marks: the share falls to (15/16)^100 of its old value, 0.2 %.
         for index in 1..=100 {
             round(&mut prague, [100 * index + 2, 100 * index + 101], 10, 0);
         }

@@ -239,7 +239,7 @@ fn apply(controller: &mut dyn CongestionController, now: &mut Instant, action: &
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Overflow would panic here: tests are built with overflow checks.
+    /// An overflow would panic here: tests are built with overflow checks.
     #[test]
     fn the_window_of_a_loss_based_controller_stays_within_its_bounds(
         algorithm in prop::sample::select(LOSS_BASED.to_vec()), actions in prop::collection::vec(action(), 1..200),

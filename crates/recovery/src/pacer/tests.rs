@@ -7,7 +7,7 @@ fn at_us(micros: u64) -> Instant {
     Instant::ZERO + Duration::from_micros(micros)
 }
 
-/// A pacer whose congestion bucket was emptied at time zero.
+/// Returns a pacer whose congestion bucket was emptied at time zero.
 fn emptied(rate: Rate) -> Pacer {
     let mut pacer = Pacer::new(None);
     let all = pacer.budget(Instant::ZERO, rate);

@@ -10,7 +10,7 @@ use units::{Duration, Instant, Rate, Ratio};
 use crate::model::{Link, SEGMENT, Simulation};
 use crate::{at_ms, at_s, link, one_flow};
 
-/// The share of the link, in thousandths, of a single flow from second 5 to 25.
+/// Returns the share of the link, in thousandths, of a single flow from second 5 to 25.
 fn share_of_one(link: Link) -> u64 {
     let mut world = one_flow(link, Algorithm::Bbr);
     world.run_until(at_s(5));

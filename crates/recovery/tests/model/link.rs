@@ -9,15 +9,15 @@ pub(crate) struct Link {
     rate: Rate,
     one_way: Duration,
     queue_bytes_max: u64,
-    /// Packets sent in this interval are lost; acknowledgements are not.
+    /// Interval in which sent packets are lost; acknowledgements are not.
     outage: Option<(Instant, Instant)>,
-    /// At each of these times the next packet is lost. In order.
+    /// Times, in order, at each of which the next packet is lost.
     drop_next_at: VecDeque<Instant>,
-    /// From each of these times on the link has that rate. In order.
+    /// Times, in order, from each of which on the link has that rate.
     rate_changes: VecDeque<(Instant, Rate)>,
     random_loss: Ratio,
     rng: Rng,
-    /// Acknowledgements are aggregated and arrive at multiples of this interval.
+    /// Interval at whose multiples aggregated acknowledgements arrive.
     ack_slot: Option<Duration>,
     busy_until: Instant,
     pub(crate) overflowed: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// A link with a queue of `queue_percent` of its bandwidth-delay product.
+    /// Creates a link with a queue of `queue_percent` of its bandwidth-delay product.
     pub(crate) fn new(rate: Rate, round_trip: Duration, queue_percent: u64) -> Self {
         Self {
             rate,
@@ -65,8 +65,8 @@ impl Link {
         self
     }
 
-    /// The queue keeps its size in bytes. Data queued at the change still leaves at the old rate,
-    /// and packets that arrive later wait accordingly.
+    /// Changes the rate at these times. The queue keeps its size in bytes. Data queued at the
+    /// change still leaves at the old rate, and packets that arrive later wait accordingly.
     pub(crate) fn changing_rate(mut self, changes: &[(Instant, Rate)]) -> Self {
         self.rate_changes = changes.iter().copied().collect();
         self
@@ -81,12 +81,13 @@ impl Link {
         self.rate
     }
 
-    /// The bandwidth-delay product in bytes: the data that fits into the link without a queue.
+    /// Returns the bandwidth-delay product in bytes: the data that fits into the link without a
+    /// queue.
     pub(crate) fn bdp(&self) -> u64 {
         self.rate.bytes_in(self.one_way * 2)
     }
 
-    /// The average queue found by packets since the last call, in bytes.
+    /// Returns the average queue found by packets since the last call, in bytes.
     pub(crate) fn take_mean_queue(&mut self) -> u64 {
         let mean = self.queued_sum / self.offered.max(1);
         (self.queued_sum, self.offered) = (0, 0);
@@ -108,7 +109,7 @@ impl Link {
         }
     }
 
-    /// The time at which a packet offered now is acknowledged; `None` if it is lost.
+    /// Returns the time at which a packet offered now is acknowledged; `None` if it is lost.
     pub(crate) fn offer(&mut self, now: Instant, bytes: u64) -> Option<Instant> {
         self.change_rate(now);
         if self.drop_next_at.front().is_some_and(|&at| at <= now) {

@@ -66,10 +66,10 @@ pub(crate) struct Flow {
     delivery: DeliveryRate,
     pacer: Pacer,
     backoff: PtoBackoff,
-    /// Packets from number `log_base` on.
+    /// Log of packets from number `log_base` on.
     log: VecDeque<Sent>,
     log_base: u64,
-    /// No packet below this number is outstanding.
+    /// Number below which no packet is outstanding.
     undecided_from: u64,
     in_flight: u64,
     largest_acked: Option<u64>,
@@ -232,7 +232,7 @@ impl Flow {
         }
     }
 
-    /// The time at which the application has a segment to send; `now` if it has one.
+    /// Returns the time at which the application has a segment to send; `now` if it has one.
     fn data_at(&self, now: Instant) -> Instant {
         self.application.as_ref().map_or(now, |application| application.next_at.max(now))
     }
@@ -270,7 +270,7 @@ pub(crate) struct Simulation {
     pub(crate) link: Link,
     pub(crate) flows: Vec<Flow>,
     now: Instant,
-    /// Events at the same time are ordered by this insertion number.
+    /// Events; those at the same time are ordered by this insertion number.
     events: BinaryHeap<Reverse<(Instant, u64, Event)>>,
     event_count: u64,
 }
@@ -294,7 +294,8 @@ impl Simulation {
         self.event_count += 1;
     }
 
-    /// From now on the application of `flow` produces data at `rate`; `None` means without limit.
+    /// Limits the data of the application of `flow` from now on to `rate`; `None` removes the
+    /// limit.
     pub(crate) fn limit_application(&mut self, flow: usize, rate: Option<Rate>) {
         self.flows[flow].application =
             rate.map(|rate| Application { rate, next_at: self.now + rate.time_for(SEGMENT) });

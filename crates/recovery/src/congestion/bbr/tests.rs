@@ -141,7 +141,7 @@ impl RandomTransport {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Overflow would panic here: tests are built with overflow checks.
+    /// An overflow would panic here: tests are built with overflow checks.
     #[test]
     fn window_and_rate_stay_within_their_bounds(
         seed in any::<u64>(), actions in prop::collection::vec(action(), 1..200),

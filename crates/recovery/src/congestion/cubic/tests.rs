@@ -32,8 +32,8 @@ fn loss(now: Instant, bytes: u64) -> LossEvent {
     LossEvent { now, newest_lost_sent_at, bytes, in_flight: 0, persistent: false, ecn: false }
 }
 
-/// A controller that lost a packet at `window` one second after time zero and enters congestion
-/// avoidance.
+/// Returns a controller that lost a packet at `window` one second after time zero and enters
+/// congestion avoidance.
 fn reduced_from(window: u64) -> Cubic {
     let mut cubic = Cubic::new(SEGMENT);
     cubic.window.set(window);

@@ -59,12 +59,12 @@ impl Driver {
         self.bbr.snapshot().phase
     }
 
-    /// The pacing rate in Mb/s, rounded to the nearest.
+    /// Returns the pacing rate in Mb/s, rounded to the nearest.
     pub(super) fn pacing_mbps(&self) -> u64 {
         (self.bbr.pacing_rate(&RttEstimator::default()).as_bps() + 500_000) / 1_000_000
     }
 
-    /// One acknowledgement, 40 ms later, or 1 ms later if it belongs to the same round.
+    /// Passes one acknowledgement, 40 ms later, or 1 ms later if it belongs to the same round.
     pub(super) fn ack(&mut self, step: Step) {
         self.now += Duration::from_millis(if step.within_round { 1 } else { 40 });
         self.acks += 1;
@@ -146,8 +146,8 @@ impl Driver {
         }
     }
 
-    /// From the start to a full path: six rounds that about double the rate, then three without
-    /// growth.
+    /// Advances from the start to a full path: six rounds that about double the rate, then three
+    /// without growth.
     pub(super) fn until_drain(&mut self) {
         for mbps in [4, 10, 20, 40, 80, 100, 100, 100] {
             self.ack(Step { mbps, ..STEADY });

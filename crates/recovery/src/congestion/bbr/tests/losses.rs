@@ -111,7 +111,7 @@ fn losses_end_an_application_limited_probe_without_setting_a_limit() {
     assert_eq!((driver.phase(), limit(&driver)), ("probe_bw_down", UNBOUNDED));
 }
 
-/// A driver with a limit of one and a half bandwidth-delay products, in the next probe.
+/// Returns a driver with a limit of one and a half bandwidth-delay products, in the next probe.
 fn with_a_limit() -> Driver {
     let mut driver = Driver::new(1);
     driver.until_up();
@@ -187,8 +187,8 @@ fn an_inflight_without_excess_losses_raises_the_limit() {
     assert_eq!(limit(&driver), 2 * BDP, "not with more than 2 % lost");
 }
 
-/// The short-term rate bound, in Mb/s, after one lossy round in Cruise. The inflight bound must be
-/// set if and only if the rate bound is.
+/// Returns the short-term rate bound, in Mb/s, after one lossy round in Cruise. The inflight bound
+/// must be set if and only if the rate bound is.
 fn bound_after(step: Step, mark: bool) -> Option<u64> {
     let mut driver = Driver::new(1);
     driver.until_cruise();
