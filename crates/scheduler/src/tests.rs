@@ -18,8 +18,8 @@ const BULK: Demand = Demand { ready_bytes: 100_000_000, is_last: true };
 const MESSAGE: Demand = Demand { ready_bytes: 200, is_last: true };
 const BATCH: u64 = BATCH_DATAGRAMS * MTU;
 
-/// An idle path that may send. Its window is two bandwidth-delay products, and not less than the
-/// minimum of two datagrams (RFC 9002, section 7.2).
+/// Returns an idle path that may send. Its window is two bandwidth-delay products, and not less
+/// than the minimum of two datagrams (RFC 9002, section 7.2).
 pub(crate) fn path(id: u32, rtt_ms: u64, mbps: u64) -> PathView {
     let rtt = Duration::from_millis(rtt_ms);
     let rate = Rate::from_mbps(mbps);
@@ -314,7 +314,7 @@ pub(crate) fn any_strategy() -> impl Generator<Value = Strategy> {
     })
 }
 
-/// The rules for every strategy and every input.
+/// Checks the rules for every strategy and every input.
 fn check(strategy: Strategy, now: Instant, paths: &[PathView], choice: Choice) {
     let known = &paths[..paths.len().min(PATHS_MAX)];
     let are_all_suspect = known.iter().all(|path| path.is_suspect);

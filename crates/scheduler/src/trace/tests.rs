@@ -6,7 +6,7 @@ use units::{Duration, Instant};
 use super::*;
 use crate::tests::{any_paths, any_strategy, path};
 
-/// A traced scheduler, and the text written so far.
+/// Returns a traced scheduler, and the text written so far.
 fn traced(strategy: Strategy) -> (Traced, Arc<Mutex<String>>) {
     let text = Arc::new(Mutex::new(String::new()));
     let written = Arc::clone(&text);
@@ -25,7 +25,7 @@ fn text_of(text: &Arc<Mutex<String>>) -> String {
 
 const DEMAND: Demand = Demand { ready_bytes: 300_000, is_last: true };
 
-/// Two choices and one reinjection answer over two paths.
+/// Returns two choices and one reinjection answer over two paths.
 fn sample() -> String {
     let (mut scheduler, text) = traced(Strategy::EarliestDelivery);
     let mut paths = [path(0, 10, 100), path(1, 60, 50)];

@@ -28,8 +28,8 @@ fn completion(strategy: Strategy, transfer: Transfer, links: &[Link]) -> Duratio
     at.since_start()
 }
 
-/// A random number, about uniform on a logarithmic scale: a power of two, with uniform values in
-/// between.
+/// Returns a random number, about uniform on a logarithmic scale: a power of two, with uniform
+/// values in between.
 fn log_uniform(rng: &mut Rng, least: u64, most: u64) -> u64 {
     let doublings = u64::from((most / least).ilog2());
     let low = least << rng.between(0, doublings);
@@ -94,7 +94,7 @@ fn an_ordered_stream_with_small_credit_keeps_the_speed_of_the_best_path() {
     assert!(best_gain < 0.6, "several paths never helped: {best_gain}");
 }
 
-/// The scheduler is given 70 to 140 percent of the true rates.
+/// The scheduler gets 70 to 140 percent of the true rates.
 #[test]
 fn a_wrong_capacity_costs_less_than_its_error() {
     let mut rng = Rng::from_seed(SEED).split("misjudged");
@@ -109,8 +109,8 @@ fn a_wrong_capacity_costs_less_than_its_error() {
         let together = completion(Strategy::EarliestDelivery, transfer, &links);
         let beyond = together.saturating_sub(best.rate.time_for(DATAGRAM_BYTES));
         worst = worst.max(beyond.as_secs_f64() / alone.as_secs_f64());
-        // An empirical bound: 1.26 was measured over these 300 cases, 15 of them above 1.03. Data
-        // that is late on a path slower than stated is resent only once it is overdue.
+        // The bound is empirical: 1.26 was measured over these 300 cases, 15 of them above 1.03.
+        // Data that is late on a path slower than stated is resent only once it is overdue.
         assert!(
             beyond <= alone.mul_ratio(13, 10),
             "case {case} of seed {SEED:#x}: {together} together, {alone} alone; {transfer:?} over {links:#?}"

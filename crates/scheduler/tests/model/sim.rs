@@ -14,11 +14,11 @@ use units::{Duration, Instant, Rate};
 
 pub(crate) const DATAGRAM_BYTES: u64 = 1200;
 
-/// Start time of every run. Not zero, so that a duration since the start and a time are never the
-/// same number.
+/// Start time of every run. It is not zero, so that a duration since the start and a time are never
+/// the same number.
 pub(crate) const START: Instant = Instant::from_nanos(1_000_000_000);
 
-/// Longer than any transfer may take: an endless run fails instead.
+/// Time limit of a run, longer than any transfer may take: an endless run fails instead.
 const RUN_MAX: Duration = Duration::from_secs(1_000);
 
 /// The true properties of a path.
@@ -63,7 +63,7 @@ pub(crate) struct Outcome {
     pub(crate) sent: Vec<u64>,
     /// Datagrams resent on another path.
     pub(crate) copies: u64,
-    /// Of these, the ones whose original arrived too.
+    /// Copies whose original arrived too.
     pub(crate) duplicates: u64,
     /// Arrival time of each further tenth.
     pub(crate) tenths: Vec<Instant>,
@@ -82,7 +82,7 @@ struct Sent {
     chunk: u64,
     at: Instant,
     bytes: u64,
-    /// Resent on another path since.
+    /// Whether it was resent on another path since.
     is_copied: bool,
 }
 
@@ -107,9 +107,9 @@ pub(crate) struct Sim<'a> {
     next_chunk: u64,
     arrived: Vec<bool>,
     arrived_count: u64,
-    /// The first chunk that the receiver lacks.
+    /// First chunk that the receiver lacks.
     read_chunk: u64,
-    /// The same, as known to the sender.
+    /// The same chunk, as known to the sender.
     granted_bytes: u64,
     acked: Vec<bool>,
     outcome: Outcome,
@@ -243,8 +243,8 @@ impl<'a> Sim<'a> {
         }
     }
 
-    /// With no new data to send: asks about the oldest outstanding data of each path, for each path
-    /// that may send.
+    /// Queries the scheduler, when there is no new data, about the oldest outstanding data of each
+    /// path, for each path that may send.
     fn send_stragglers(&mut self) {
         for on in 0..self.paths.len() {
             for from in (0..self.paths.len()).filter(|from| *from != on) {
