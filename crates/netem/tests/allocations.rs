@@ -34,7 +34,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// All faults at once, with slightly more load than the line carries.
+/// Returns settings with all faults at once, with slightly more load than the line carries.
 fn everything() -> LinkConfig {
     let millis = Duration::from_millis;
     let changes = [

@@ -3,7 +3,7 @@ use units::Rng;
 
 use super::*;
 
-/// The share of lost packets and the mean burst length over `count` packets.
+/// Returns the share of lost packets and the mean burst length over `count` packets.
 fn measure(settings: &BurstLoss, seed: u64, count: u32) -> (f64, f64) {
     let mut bursts = Bursts::new(&Rng::from_seed(seed));
     let (mut lost, mut runs, mut before) = (0, 0, false);

@@ -5,7 +5,8 @@ use crate::packet::{Ecn, LengthOnly};
 
 const BYTES: u64 = 1000;
 
-/// Offset by a second, so that packets can have waited before.
+/// Converts milliseconds to a time, with an offset of ten seconds, so that packets can have waited
+/// before.
 fn ms(millis: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(10_000 + millis)
 }

@@ -27,7 +27,7 @@ fn deviation(draws: &[f64]) -> f64 {
     (draws.iter().map(|draw| (draw - mean).powi(2)).sum::<f64>() / draws.len() as f64).sqrt()
 }
 
-/// The largest distance between the empirical and the expected distribution function. By
+/// Returns the largest distance between the empirical and the expected distribution function. By
 /// Kolmogorov's law it exceeds 1.95 / sqrt(draws), here 0.0062, for one in a thousand seeds; the
 /// seed is fixed.
 fn distance(draws: &[f64], expected: impl Fn(f64) -> f64) -> f64 {

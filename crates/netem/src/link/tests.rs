@@ -14,7 +14,7 @@ fn at(nanos: u64) -> Instant {
     Instant::from_nanos(nanos)
 }
 
-/// All arrivals up to `end`, each polled at the time given by `poll_timeout`.
+/// Returns all arrivals up to `end`, each polled at the time given by `poll_timeout`.
 fn drain<P: Packet>(link: &mut Link<P>, end: Instant) -> Vec<(Instant, P)> {
     let mut arrivals = Vec::new();
     while let Some(now) = link.poll_timeout().filter(|&now| now <= end) {
@@ -40,7 +40,7 @@ fn ms(millis: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(millis)
 }
 
-/// A packet that contains its number.
+/// Returns a packet that contains its number.
 fn numbered(number: u32, bytes: usize) -> Vec<u8> {
     let mut packet = vec![0; bytes.max(4)];
     packet[..4].copy_from_slice(&number.to_le_bytes());

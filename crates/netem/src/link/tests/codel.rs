@@ -8,9 +8,9 @@ use crate::packet::Ecn;
 /// One second of transmission at the link's rate: the upper bound of the window.
 const WINDOW_MAX: f64 = 1000.0;
 
-/// A source whose window halves once per round trip with a lost or marked packet, and otherwise
-/// grows by one packet per round trip. It runs over 8 Mb/s with a round trip of 40 ms for one
-/// minute. Returns the link's counters of the last 50 s.
+/// Runs a source whose window halves once per round trip with a lost or marked packet, and
+/// otherwise grows by one packet per round trip. It runs over 8 Mb/s with a round trip of 40 ms for
+/// one minute. Returns the link's counters of the last 50 s.
 fn run_responsive(discipline: Discipline, packet: LengthOnly) -> LinkStats {
     let config = LinkConfig {
         rate: Some(Rate::from_mbps(8)),

@@ -16,7 +16,7 @@ fn jittery(distribution: Distribution, reorders: bool) -> LinkConfig {
 const TAIL: Distribution =
     Distribution::Pareto { scale: Duration::from_millis(1), shape_hundredths: 120, cap: Duration::from_millis(60) };
 
-/// One packet per millisecond; each departs 80 us later.
+/// Sends one packet per millisecond; each departs 80 us later.
 fn run_spaced(config: LinkConfig, count: u32) -> Vec<(Duration, u32)> {
     let mut link = Link::new(config, Rng::from_seed(6));
     let mut arrivals = Vec::new();

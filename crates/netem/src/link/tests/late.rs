@@ -70,8 +70,8 @@ fn delay() -> impl Strategy<Value = Duration> {
     (0..20_000_u64).prop_map(Duration::from_micros)
 }
 
-/// From one packet in 120 ms to one in 1.2 us, so that changes occur both during transmission and
-/// during propagation.
+/// Returns rates from one packet in 120 ms to one in 1.2 us, so that changes occur both during
+/// transmission and during propagation.
 fn rate() -> impl Strategy<Value = Rate> {
     (5..10_u32, 1..10_u64).prop_map(|(exponent, factor)| Rate::from_bps(10_u64.pow(exponent) * factor))
 }
@@ -118,7 +118,7 @@ fn trace() -> impl Strategy<Value = Trace> {
     })
 }
 
-/// A rate or trace and a schedule that is valid with it.
+/// Returns a rate or trace and a schedule that is valid with it.
 fn capacity() -> impl Strategy<Value = (Option<Rate>, Option<Trace>, Option<Schedule>)> {
     prop_oneof![
         (rate(), schedule(true)).prop_map(|(rate, schedule)| (Some(rate), None, schedule)),
@@ -166,7 +166,7 @@ fn config() -> impl Strategy<Value = LinkConfig> {
     )
 }
 
-/// The send time of each packet, its length, and the settings applied before it, if any.
+/// Returns the send time of each packet, its length, and the settings applied before it, if any.
 fn offers() -> impl Strategy<Value = Vec<(u64, usize, Option<LinkConfig>)>> {
     let wait_us = prop_oneof![2 => Just(0_u64), 1 => Just(1000_u64), 1 => 0..15_000_u64];
     let settings = prop_oneof![20 => Just(None), 1 => config().prop_map(Some)];

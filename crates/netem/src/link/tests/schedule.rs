@@ -7,7 +7,8 @@ fn after(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// A packet of 1000 bytes takes one millisecond, and arrives 10 ms later.
+/// Returns settings under which a packet of 1000 bytes takes one millisecond, and arrives 10 ms
+/// later.
 fn scheduled(changes: impl IntoIterator<Item = (Duration, Change)>) -> LinkConfig {
     LinkConfig {
         rate: Some(Rate::from_mbps(8)),
