@@ -2,7 +2,7 @@ use super::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Who has 192.0.2.1? Tell 192.0.2.2.
+/// The request "Who has 192.0.2.1? Tell 192.0.2.2."
 const REQUEST: [u8; 28] = *b"\x00\x01\x08\x00\x06\x04\x00\x01\x02\x00\x00\x00\x00\x02\xc0\x00\x02\x02\
     \x00\x00\x00\x00\x00\x00\xc0\x00\x02\x01";
 

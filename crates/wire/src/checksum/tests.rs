@@ -4,7 +4,7 @@ use super::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// RFC 1071, section 1: 16-bit words, added with end-around carry.
+/// Adds 16-bit words with end-around carry (RFC 1071, section 1).
 fn naive(bytes: &[u8], initial: u16) -> u16 {
     let words = bytes.chunks(2).map(|word| u16::from_be_bytes([word[0], word.get(1).copied().unwrap_or(0)]));
     words.fold(initial, |sum, word| {

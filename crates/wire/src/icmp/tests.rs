@@ -28,7 +28,7 @@ fn emitted(is_ipv6: bool, message: &Message<'_>) -> Vec<u8> {
     out.split_off(1)
 }
 
-/// The bytes with the right checksum.
+/// Returns the bytes with the correct checksum.
 fn sealed(is_ipv6: bool, bytes: &[u8]) -> Vec<u8> {
     let (source, destination) = addresses(is_ipv6);
     let pseudo = checksum::pseudo_header(source, destination, Protocol::ICMPV6, bytes.len() as u32);
@@ -37,7 +37,7 @@ fn sealed(is_ipv6: bool, bytes: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What a message becomes when written and read.
+/// Returns the type and code with which a message is written.
 fn code_of(is_ipv6: bool, code: Unreachable) -> (u8, u8) {
     let bytes = emitted(is_ipv6, &Message::Unreachable { code, mtu: None, quoted: b"quoted" });
     (bytes[0], bytes[1])
@@ -80,7 +80,7 @@ fn messages_that_end_too_early_are_errors() {
                 let bytes = [ty, 0, 0, 0, 0, 0, 0, 0];
                 let bytes = if len < 4 { bytes[..len].to_vec() } else { sealed(is_ipv6, &bytes[..len]) };
                 match parse(is_ipv6, &bytes) {
-                    // Of a type that the version does not have.
+                    // The version has no message of this type.
                     Ok(message) => assert!(matches!(message, Message::Other { .. }) && len >= 4, "{ty} {message:?}"),
                     Err(ParseError::Truncated | ParseError::Ndp(ndp::ParseError::Truncated)) => {}
                     Err(error) => panic!("{error:?} with {len} bytes"),
@@ -107,7 +107,7 @@ fn reasons_have_the_codes_of_their_version() {
         assert_eq!((code_of(false, code), code_of(true, code)), (v4, v6), "{code:?}");
     }
     for code in 0..=u8::MAX {
-        // Codes that mean the same are written as one.
+        // Codes with the same meaning are written as one.
         let reason = Unreachable::from_v4(code);
         assert_eq!(Unreachable::from_v4(reason.to_v4()), reason);
         let reason = Unreachable::from_v6(code);
@@ -126,7 +126,7 @@ fn an_mtu_comes_with_fragmentation_needed_and_packet_too_big() {
     assert_eq!(parse(false, &v4([5, 0], 1)), Ok(Message::Unreachable { code, mtu: None, quoted }));
     let too_big = Message::PacketTooBig { mtu: 0x0001_0000, quoted };
     assert_eq!(parse(true, &emitted(true, &too_big)), Ok(too_big));
-    // Each version says it in its own way.
+    // Each version has its own message for this.
     let code = Unreachable::FragmentationNeeded;
     let needed = Message::Unreachable { code, mtu: Some(1400), quoted };
     assert_eq!(parse(true, &emitted(true, &needed)), Ok(Message::PacketTooBig { mtu: 1400, quoted }));
@@ -219,7 +219,7 @@ fn messages(is_ipv6: bool) -> impl Strategy<Value = (u8, u8, [u8; 4], Vec<u8>)> 
     (types, 0..17_u8, any::<[u8; 4]>(), vec(any::<u8>(), 0..100))
 }
 
-/// A message that was parsed is the same after writing and reading.
+/// Checks that a parsed message is the same after writing and parsing.
 fn check(is_ipv6: bool, bytes: &[u8]) -> Result<(), TestCaseError> {
     if let Ok(message) = parse(is_ipv6, bytes) {
         let again = emitted(is_ipv6, &message);
@@ -241,7 +241,7 @@ proptest! {
             let bytes = emitted(is_ipv6, &message);
             prop_assert_eq!(parse(is_ipv6, &bytes), Ok(message));
             for len in 0..bytes.len() {
-                // The checksum may be right by chance.
+                // The checksum may be correct by chance.
                 if let Ok(shorter) = parse(is_ipv6, &bytes[..len]) {
                     prop_assert_ne!(shorter, message);
                 }

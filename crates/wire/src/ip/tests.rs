@@ -13,7 +13,7 @@ const B: Ipv4Addr = Ipv4Addr::new(172, 16, 10, 12);
 /// An IPv4 packet with a payload of 4 bytes.
 const V4: [u8; 24] = *b"\x45\x02\x00\x18\x1c\x46\x40\x00\x40\x06\xb2\x08\xac\x10\x0a\x63\xac\x10\x0a\x0cdata";
 
-/// The start of an IPv6 packet: DSCP 46, ECT(1), hop limit 64, from ::1 to ::2.
+/// Returns the start of an IPv6 packet: DSCP 46, ECT(1), hop limit 64, from ::1 to ::2.
 pub(super) fn v6(next: Protocol, rest: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0x6b, 0x91, 0x23, 0x45, 0, 0, next.0, 64];
     bytes[4..6].copy_from_slice(&(rest.len() as u16).to_be_bytes());
@@ -23,7 +23,7 @@ pub(super) fn v6(next: Protocol, rest: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// `V4` with changes, and with the checksum of the changed header.
+/// Returns `V4` with changes, and with the checksum of the changed header.
 fn v4(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut bytes = V4.to_vec();
     change(&mut bytes);
@@ -92,7 +92,7 @@ fn every_truncation_is_an_error() {
             assert_eq!(error(&bytes[..len]), ParseError::Truncated, "{len} bytes");
         }
     }
-    // The same, with the length in the header adjusted.
+    // The length in the header is adjusted as well.
     for len in 0..16 {
         assert_eq!(error(&v6(Protocol::HOP_BY_HOP, &rest[..len])), ParseError::Truncated, "{len} bytes");
     }
@@ -109,7 +109,7 @@ fn impossible_ipv4_headers_are_errors() {
     for at in 1..20 {
         let mut bytes = V4;
         bytes[at] ^= 1;
-        // A longer packet ends too early, and a packet with a wrong checksum may not be read at
+        // A longer packet ends too early, and a packet with a wrong checksum may not be parsed at
         // all.
         let expected = [ParseError::Checksum, ParseError::Truncated];
         assert!(expected.contains(&error(&bytes)), "byte {at}");

@@ -11,7 +11,7 @@ const TARGET: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0x1234, 0x5678
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 const MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 9]);
 
-/// What follows the checksum.
+/// Returns the bytes after the checksum.
 fn body(message: &Message) -> Vec<u8> {
     let mut out = Vec::new();
     message.emit_body(&mut out);
@@ -136,7 +136,7 @@ fn options_of_impossible_length_are_refused_and_unknown_ones_skipped() {
     assert_eq!(with(&[1, 1, 0, 0, 0, 0, 0]), Err(ParseError::OptionLength));
     assert_eq!(with(&[1]), Err(ParseError::OptionLength));
     assert_eq!(with(&[14, 1, 0, 0, 0, 0, 0, 0, 1, 1, 2, 0, 0, 0, 0, 9]), message(Some(MAC)));
-    // The address of another link layer.
+    // This is an address of another link layer.
     assert_eq!(with(&[1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), message(None));
 }
 

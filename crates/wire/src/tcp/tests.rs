@@ -19,7 +19,7 @@ fn parsed(bytes: &[u8]) -> Header {
     header
 }
 
-/// A SYN with `options`, which must be padded to a multiple of 4.
+/// Returns a SYN with `options`, which must be padded to a multiple of 4.
 fn syn(options: &[u8]) -> Vec<u8> {
     let mut bytes = emitted(&Header { flags: Flags::SYN, ..Header::default() });
     bytes.extend_from_slice(options);
@@ -31,7 +31,7 @@ fn options_of(options: &[u8]) -> Options {
     parsed(&syn(options)).options
 }
 
-/// A SYN as Linux sends it.
+/// A SYN sent by Linux.
 const SYN: [u8; 40] = *b"\x9c\x40\x00\x50\x11\x22\x33\x44\x00\x00\x00\x00\xa0\x02\xfa\xf0\x00\x00\x00\x00\
     \x02\x04\x05\xb4\x04\x02\x08\x0a\x01\x02\x03\x04\x00\x00\x00\x00\x01\x03\x03\x07";
 
@@ -89,7 +89,7 @@ fn accurate_ecn_counters_come_in_two_orders() {
     assert_eq!(of(&[174, 8, 0, 0, 1, 0, 0, 2]), counters(None, Some(2), Some(1)));
     assert_eq!(of(&[172, 5, 0, 0, 1, 0, 0, 0]), counters(Some(1), None, None));
     assert_eq!(of(&[172, 2, 0, 0]), counters(None, None, None));
-    // Other lengths: whole counters count.
+    // Other lengths: complete counters count.
     assert_eq!(of(&[172, 7, 0, 0, 1, 9, 9, 0]), counters(Some(1), None, None));
     assert_eq!(of(&[172, 14, 0, 0, 1, 0, 0, 2, 0, 0, 3, 9, 9, 9, 0, 0]), counters(Some(1), Some(2), Some(3)));
 }
@@ -124,7 +124,7 @@ fn broken_options_end_the_options_and_unknown_ones_are_skipped() {
     assert_eq!(options_of(&[2, 3, 9, 1, 2, 4, 1, 2]), mss);
     assert_eq!(options_of(&[2, 4, 1, 2, 8, 4, 9, 9]), mss);
     assert_eq!(options_of(&[2, 4, 1, 2, 5, 6, 9, 9, 9, 9, 0, 0]), mss, "half a block");
-    // Behind the end, behind a length of 0 or 1, beyond the header, without a length.
+    // Options after the end, after a length of 0 or 1, beyond the header, and without a length.
     assert_eq!(options_of(&[0, 2, 4, 1, 2, 0, 0, 0]), Options::default());
     assert_eq!(options_of(&[253, 0, 2, 4, 1, 2, 0, 0]), Options::default());
     assert_eq!(options_of(&[253, 1, 2, 4, 1, 2, 0, 0]), Options::default());
@@ -183,7 +183,7 @@ fn the_checksum_of_a_known_segment_matches() {
     let pseudo = checksum::pseudo_header(source, destination, Protocol::TCP, segment.len() as u32);
     fill_checksum(&mut segment, pseudo);
     assert!(is_checksum_valid(&segment, pseudo));
-    // Computed by other code.
+    // Other code computed this value.
     assert_eq!(segment[16..18], [0x54, 0x10]);
     // The partial sum and the rest of the segment give the same checksum.
     let mut offloaded = SYN;

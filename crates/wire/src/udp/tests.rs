@@ -47,7 +47,7 @@ fn a_known_checksum_matches() {
     let mut bytes = DATAGRAM;
     let pseudo = pseudo(false, bytes.len());
     fill_checksum(&mut bytes, pseudo);
-    // Computed by other code.
+    // Other code computed this value.
     assert_eq!(bytes[6..8], [0x50, 0x03]);
     assert!(is_checksum_valid(&bytes, pseudo, false));
     let mut offloaded = DATAGRAM;

@@ -4,7 +4,7 @@ use crate::ip::tests::{error, v6};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// A fragment header.
+/// Returns a fragment header.
 fn fragment(next: Protocol, offset: u16, more: bool) -> [u8; 8] {
     let field = (offset | u16::from(more)).to_be_bytes();
     [next.0, 0, field[0], field[1], 0, 0, 0, 7]
@@ -20,7 +20,7 @@ fn ipv6_extension_headers_are_read_over() {
     let bytes = v6(Protocol::HOP_BY_HOP, &rest);
     let packet = Packet::parse(&bytes).unwrap();
     assert_eq!((packet.protocol, packet.header_len, packet.payload), (Protocol::TCP, 72, &b"data"[..]));
-    // What is encrypted, authenticated or empty is for the caller.
+    // Encrypted, authenticated and empty payloads are left to the caller.
     for protocol in [Protocol::ESP, Protocol::AH, Protocol::NO_NEXT_HEADER, Protocol(253)] {
         assert_eq!(Packet::parse(&v6(protocol, b"data")).unwrap().protocol, protocol);
     }
@@ -109,7 +109,7 @@ fn the_first_fragment_needs_all_headers() {
     assert!(Packet::parse(&bytes(Protocol::UDP, &[0; 8])).is_ok());
     let options = [Protocol::UDP.0, 1, 1, 4, 0, 0, 0, 0];
     assert_eq!(error(&bytes(Protocol::DESTINATION_OPTIONS, &options)), ParseError::IncompleteHeaders);
-    // The payload with its extension headers is for the one who puts the fragments together.
+    // The payload with its extension headers is left to the code that reassembles the fragments.
     let mut chain = vec![Protocol::UDP.0, 0, 1, 4, 0, 0, 0, 0];
     chain.extend_from_slice(&[0; 8]);
     let bytes = bytes(Protocol::DESTINATION_OPTIONS, &chain);

@@ -400,7 +400,7 @@ fn parts() -> impl Strategy<Value = Parts> {
         })
 }
 
-/// The four kinds of acknowledgement built from the parts, encoded.
+/// Returns the four kinds of acknowledgement built from the parts, encoded.
 fn acks(parts: &Parts) -> Vec<Vec<u8>> {
     let path = Some(PathId(parts.path));
     let ecn = Some(parts.ecn);
@@ -415,7 +415,7 @@ fn acks(parts: &Parts) -> Vec<Vec<u8>> {
     all
 }
 
-/// A frame of every type that [`Frame::emit`] writes, built from the parts.
+/// Returns a frame of every type that [`Frame::emit`] writes, built from the parts.
 fn frames<'a>(parts: &'a Parts, acks: &'a [Vec<u8>]) -> Vec<Frame<'a>> {
     let [a, b, c, d] = parts.numbers;
     let data = &parts.bytes[..];

@@ -44,7 +44,7 @@ fn the_client_initial_of_rfc_9001_a2_matches() {
     out.resize(out.len() + 1162 + TAG_LEN, 0);
     assert_eq!(out.len(), MIN_INITIAL_SIZE);
 
-    // As sent: the first byte's low half and the packet number are masked.
+    // The packet as sent: the first byte's low half and the packet number are masked.
     let mut sent = hex("c000000001088394c8f03e5157080000449e7b9aec34d1b1c98dd7689fb8ec11d242b123dc9b");
     sent.resize(MIN_INITIAL_SIZE, 0);
     let read = protected(parse_packet(&sent, 0).unwrap());

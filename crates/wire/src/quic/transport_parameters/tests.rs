@@ -207,7 +207,7 @@ fn preferred_address() -> impl Strategy<Value = PreferredAddress> {
 }
 
 prop_compose! {
-    /// Any parameters that a server may send.
+    /// Generates any parameters that a server may send.
     fn parameters()(
         ids in [option::of(cid(0)), option::of(cid(0)), option::of(cid(0))],
         numbers in vec(number(), 7),
