@@ -9,14 +9,14 @@ use oracle::Sorted;
 /// The wheel and the sorted set, with the deadlines that a caller stores.
 struct Pair {
     wheel: Timers,
-    /// In the order of deadlines, then of arming.
+    /// Deadlines in order, equal ones in the order of arming.
     sorted: Sorted<(u64, u32)>,
     armed: Vec<Option<Armed>>,
     armings: u64,
     now: Instant,
-    /// All deadlines before it have fired. It replaces an earlier deadline.
+    /// Time before which all deadlines have fired. It replaces an earlier deadline.
     floor: Instant,
-    /// The number of wake-ups at which nothing was due.
+    /// Number of wake-ups at which nothing was due.
     early_wakes: usize,
 }
 
@@ -232,7 +232,7 @@ fn ten_thousand_keys_agree_with_the_sorted_set_over_hours() {
     let mut fired = 0;
     for round in 0..40 {
         for key in 0..KEYS {
-            // Some at the same time, some soon, some late, some never, some in the past.
+            // Some spans are equal, some short, some long, some infinite, some in the past.
             let spans = [Duration::from_micros(50), Duration::from_millis(25), Duration::from_secs(30)];
             let span = spans[rng.below(3) as usize];
             let later = pair.now + Duration::from_nanos(rng.below(span.as_nanos()));

@@ -24,7 +24,7 @@ impl Application for ToyApplication {
     type Limits = ();
 }
 
-/// How a connection ended.
+/// End of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum End {
     /// Both sides have sent and acknowledged everything.
@@ -62,18 +62,18 @@ pub(crate) struct CellState {
     is_dirty: bool,
     outbox: VecDeque<Arc<[u8]>>,
     outbox_len: usize,
-    /// The application has finished writing.
+    /// Whether the application has finished writing.
     finished: bool,
     aborted: bool,
     fault: Option<Fault>,
     inbox: VecDeque<Vec<u8>>,
     /// The number of bytes that the application has read.
     read: u64,
-    /// The stream of the peer has ended, and the inbox holds all of it.
+    /// Whether the stream of the peer has ended and the inbox holds all of it.
     eof: bool,
     is_connected: bool,
     end: Option<End>,
-    /// A change that the application may be waiting for.
+    /// Whether there is a change that the application may be waiting for.
     has_changed: bool,
     wakers: WakerSet,
 }
@@ -116,7 +116,7 @@ impl ToyCell {
         Ok(cell)
     }
 
-    /// The next connection of a peer. Registers the waker if there is none.
+    /// Returns the next connection of a peer. Registers the waker if there is none.
     pub(crate) fn accept(shared: &ToyShared, waker: &Waker) -> Option<Arc<Self>> {
         match shared.poll_accept(waker) {
             AcceptOutcome::Connection(cell) => Some(cell),
@@ -175,7 +175,7 @@ impl ToyCell {
         self.publish(&mut state);
     }
 
-    /// How the connection ended. Registers the waker if it has not ended.
+    /// Returns the end of the connection. Registers the waker if it has not ended.
     pub(crate) fn poll_end(&self, waker: &Waker) -> Option<End> {
         let mut state = lock(&self.state);
         if state.end.is_none() {
@@ -199,8 +199,8 @@ impl ToyCell {
 
     // ── Calls of the connection ──────────────────────────────────────────────────────────────────
 
-    /// The requests of the application other than data: whether it aborts, and the fault that a
-    /// test requests.
+    /// Returns the requests of the application other than data: whether it aborts, and the fault
+    /// that a test requests.
     pub(crate) fn begin_service(&self) -> (bool, Option<Fault>) {
         let mut state = lock(&self.state);
         state.is_dirty = false;
@@ -255,7 +255,7 @@ impl ToyCell {
         wakers.wake();
     }
 
-    /// Ends the connection. The first reason counts.
+    /// Ends the connection. Only the first reason counts.
     pub(crate) fn end(&self, end: End) {
         {
             let mut state = lock(&self.state);

@@ -16,7 +16,7 @@ use crate::send::{AckInfo, SendHalf};
 use crate::wire::{ACK, FIN, HEADER_LEN, Hash, Header, PROBE, RST, SYN, Tuple};
 
 const SYN_AGAIN: Duration = Duration::from_millis(100);
-/// How often the first segment is repeated without an answer.
+/// Maximum number of repetitions of the first segment without an answer.
 pub(crate) const SYN_REPEATS_MAX: u32 = 50;
 const BULK_FROM: usize = 8 << 10;
 const DEFERRED_MAX: usize = 8;
@@ -38,7 +38,7 @@ enum State {
 struct Detached {
     state: ReceiveState,
     is_eof: bool,
-    /// The limit or the fault may have changed.
+    /// Whether the limit or the fault may have changed.
     has_changed: bool,
     is_quiet: bool,
     is_recalled: bool,
@@ -68,7 +68,7 @@ pub(crate) struct ToyConnection {
     reset_due: bool,
     control_due: bool,
     control_at: Option<Instant>,
-    /// How often the first segment was repeated.
+    /// Number of repetitions of the first segment.
     syn_repeats: u32,
     is_established_unreported: bool,
     end: Option<End>,
@@ -167,7 +167,7 @@ impl ToyConnection {
         }
     }
 
-    /// Takes written data, as far as the send buffer has space.
+    /// Takes written data while the send buffer has space.
     fn take_written(&mut self) {
         let (chunks, is_finished) = self.cell.take_written(SEND_BUFFER.saturating_sub(self.send.backlog()));
         chunks.into_iter().for_each(|chunk| self.send.write(chunk));
@@ -311,12 +311,12 @@ impl ToyConnection {
     }
 }
 
-/// The key of the stream that begins after `sender`.
+/// Returns the key of the stream that begins after `sender`.
 fn stream_key(sender: u64, receiver: u64) -> u64 {
     Hash::of(&[sender, receiver])
 }
 
-/// The acknowledgement in a segment, in offsets of our stream. `None` if it is invalid.
+/// Returns the acknowledgement in a segment, in offsets of our stream. `None` if it is invalid.
 pub(crate) fn ack_info(header: &Header, our_isn: u64) -> Option<AckInfo> {
     let (ack, limit) = (header.ack.checked_sub(our_isn + 1)?, header.limit.checked_sub(our_isn + 1)?);
     header.has(ACK).then_some(AckInfo { ack, limit, held: header.held })

@@ -15,7 +15,7 @@ use crate::wire::{HEADER_LEN, PROBE, RST, SYN, Tuple};
 
 const UNREPORTED_CALM: usize = 64;
 
-/// How long an acknowledgement waits for its report at most.
+/// Maximum time for which an acknowledgement waits for its report.
 pub(crate) const REPORT_WITHIN: Duration = Duration::from_millis(5);
 
 /// An update after the application has read data.
@@ -49,7 +49,7 @@ pub(crate) struct DetachedHalf {
     peer_isn: u64,
     acks: Vec<AckInfo>,
     has_report: bool,
-    /// Since when an acknowledgement has been waiting for a report.
+    /// Time since which an acknowledgement has been waiting for a report.
     ack_since: Option<Instant>,
     probed: bool,
 }

@@ -22,7 +22,7 @@ use crate::wire::{ACK, FIN, Header, RST, SYN};
 
 const CALM: Quality = Quality { delay: Duration::from_millis(2), tick: Duration::from_millis(1), ..Quality::PERFECT };
 
-/// A header from `source` to the service of the second host.
+/// Returns a header from `source` to the service of the second host.
 fn header(source: SocketAddrV4, flags: u8) -> Header {
     Header { source, destination: address(1), flags, len: 0, seq: 1000, ack: 0, limit: 0, held: 0 }
 }
@@ -33,13 +33,13 @@ fn segment(header: &Header) -> Vec<u8> {
     bytes
 }
 
-/// An address of an attacker.
+/// Returns an address of an attacker.
 fn attacker(number: u32) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::from(0xc000_0000 + number), 1024 + (number % 50_000) as u16)
 }
 
-/// Input that must have no effect: cut short, random, or forged for the connections at ports from
-/// 40,000.
+/// Returns input that must have no effect: truncated, random, or forged for the connections at
+/// ports from 40,000.
 fn bad_input(rng: &mut Rng, host: usize) -> Vec<u8> {
     let connection = SocketAddrV4::new(*address(0).ip(), 40_000 + rng.below(3) as u16);
     let (source, destination) = if host == 1 { (connection, address(1)) } else { (address(1), connection) };
@@ -182,9 +182,9 @@ fn unknown_segments_are_answered_at_a_bounded_rate_and_delayed_answers_are_sent_
 /// The number of packets for [`flood_detached`].
 const FLOOD: u16 = 200;
 
-/// Two connections of the second host with detached receive halves get one batch, whose packets
-/// need the whole connections: the ring to the driver takes a part of them, and the connections
-/// another part. Returns the number of unrouted packets before.
+/// Sends one batch to two connections of the second host with detached receive halves, whose
+/// packets need the whole connections: the ring to the driver takes a part of them, and the
+/// connections another part. Returns the number of unrouted packets before.
 fn flood_detached(world: &mut World) -> u64 {
     world.run_until(|world| {
         let stats = world.hosts[1].counters.split.as_ref().expect("the host has a receive worker").read();

@@ -20,7 +20,7 @@ use crate::app::ToyShared;
 use crate::link::{Link, Port};
 use crate::protocol::Toy;
 
-/// The clock: set by the test, or that of the system.
+/// The clock: set by the test, or the system's clock.
 #[derive(Debug, Clone)]
 pub(crate) enum TestClock {
     Manual(Arc<AtomicU64>),
@@ -89,7 +89,7 @@ impl Placement {
 
 pub(crate) const LIMITS: DriverLimits = DriverLimits { half_open_max: 64, connections_max: 256 };
 
-/// The port that servers listen at.
+/// Port at which servers listen.
 pub(crate) const SERVICE: u16 = 7;
 
 pub(crate) fn address(host: usize) -> SocketAddrV4 {
@@ -106,7 +106,7 @@ impl Worker {
         self.0.as_ref()?.due_at(now)
     }
 
-    /// Whether the driver or the worker has ended.
+    /// Returns whether the driver or the worker has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.0.as_ref().is_none_or(|worker| worker.is_abandoned())
     }

@@ -25,7 +25,8 @@ const PLAN_SEGMENTS_MAX: usize = 16;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Quality {
     pub(crate) delay: Duration,
-    /// Segments arrive at multiples of this time, as with interrupt moderation. Zero: at once.
+    /// Interval of arrivals: segments arrive at multiples of this time, as with interrupt
+    /// moderation. Zero delivers them at once.
     pub(crate) tick: Duration,
     /// The time between two segments.
     pub(crate) spacing: Duration,
@@ -34,7 +35,7 @@ pub(crate) struct Quality {
     pub(crate) reorder: Ratio,
     /// Share of segments with a wrong bit.
     pub(crate) damage: Ratio,
-    /// Limit of segments in flight. A sender that finds no space waits.
+    /// Limit of segments in flight. A sender waits while there is no space.
     pub(crate) capacity: usize,
     /// Share of send calls that find a full queue below the socket.
     pub(crate) no_buffers: Ratio,
@@ -105,8 +106,8 @@ impl Link {
         Self(Arc::new(Mutex::new(State { quality, directions: [direction("there"), direction("back")] })))
     }
 
-    /// The end of host `host`. `receiver` wakes the processor that receives there, `sender` the one
-    /// that sends.
+    /// Returns the end of host `host`. `receiver` wakes the processor that receives there, `sender`
+    /// the one that sends.
     pub(crate) fn port(&self, host: usize, clock: TestClock, receiver: Waker, sender: Waker) -> Port {
         let mut state = lock(&self.0);
         state.directions[1 - host].receiver = receiver;
@@ -119,7 +120,7 @@ impl Link {
         [state.directions[0].traffic, state.directions[1].traffic]
     }
 
-    /// The time of the next arrival.
+    /// Returns the time of the next arrival.
     pub(crate) fn next_arrival(&self) -> Option<Instant> {
         let state = lock(&self.0);
         state.directions.iter().filter_map(|direction| direction.queue.front()).map(|(at, _)| *at).min()
@@ -147,7 +148,7 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Whether the link takes more.
+    /// Returns whether the link takes more.
     pub(crate) fn has_space(&self) -> bool {
         let state = lock(&self.link.0);
         state.directions[self.host].queue.len() < state.quality.capacity

@@ -21,7 +21,8 @@ pub(crate) const RESETS_MAX: u32 = 4;
 pub(crate) const RESET_PERIOD: Duration = Duration::from_millis(10);
 /// Limit of waiting resets.
 pub(crate) const RESETS_WAITING_MAX: usize = 16;
-/// How long a connection that has ended still answers, in case its last acknowledgement is lost.
+/// Time for which a connection that has ended still answers, in case its last acknowledgement is
+/// lost.
 pub(crate) const LINGER: Duration = Duration::from_millis(400);
 const LINGERING_MAX: usize = 64;
 pub(crate) const FIRST_PORT: u16 = 40_000;
@@ -30,7 +31,7 @@ pub(crate) enum RouteChange {
     Add(Tuple),
     Remove {
         tuple: Tuple,
-        /// It answers repeated segments until this time.
+        /// Last segment to repeat, and the time until which repeated segments are answered.
         last: Option<(Header, Instant)>,
     },
 }
@@ -64,14 +65,14 @@ impl Toy {
         }
     }
 
-    /// The number that a peer must acknowledge to begin a connection.
+    /// Returns the number that a peer must acknowledge to begin a connection.
     fn cookie(&self, tuple: Tuple, isn: u64) -> u64 {
         let remote = u64::from(u32::from(*tuple.remote.ip()));
         let ports = u64::from(tuple.remote.port()) << 16 | u64::from(tuple.local_port);
         Hash::of(&[self.secret, remote, ports, isn]) >> 8
     }
 
-    /// The initial numbers of the connection that this segment, the third one, completes.
+    /// Returns the initial numbers of the connection that this segment, the third one, completes.
     fn completes(&self, header: &Header) -> Option<(u64, u64)> {
         if !header.has(ACK) || header.flags & (SYN | RST | FIN) != 0 {
             return None;

@@ -50,7 +50,7 @@ impl Job for Decrypt {
 /// The state that the receive half reports to the peer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ReceiveState {
-    /// All data below this offset was received.
+    /// Offset below which all data was received.
     pub(crate) next: u64,
     pub(crate) held: u16,
 }
@@ -64,7 +64,7 @@ pub(crate) struct ReceiveHalf {
     /// Data in order and encrypted. The first byte is at `ready_at`.
     ready: VecDeque<Vec<u8>>,
     ready_at: u64,
-    /// All data below this offset was decrypted.
+    /// Offset below which all data was decrypted.
     done_at: u64,
     jobs: usize,
     is_eof: bool,
@@ -97,7 +97,7 @@ impl ReceiveHalf {
         ReceiveState { next: self.next, held: self.waiting.len().min(usize::from(u16::MAX)) as u16 }
     }
 
-    /// Whether the stream of the peer has ended and the application has all of it.
+    /// Returns whether the stream of the peer has ended and the application has all of it.
     pub(crate) fn is_eof(&self) -> bool {
         self.is_eof
     }

@@ -17,7 +17,7 @@ use crate::wire::{ACK, HEADER_LEN, Header};
 /// The time between two turns of the worker.
 const TURN: Duration = Duration::from_micros(100);
 
-/// The payload of a segment that fills a batch.
+/// Length of a payload whose segment fills a batch.
 const FULL_LEN: usize = (16 << 10) - HEADER_LEN;
 
 #[test]

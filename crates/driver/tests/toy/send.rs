@@ -12,7 +12,7 @@ const RTO: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: u32 = 6;
 const WINDOW_FIRST: u64 = 16 * MSS as u64;
 
-/// A segment is lost if this many later segments were received.
+/// Number of later segments after whose arrival a segment is lost.
 const HELD_FOR_LOSS: u16 = 3;
 
 /// The content of an acknowledgement, as offsets of the stream.
@@ -45,19 +45,19 @@ impl Outgoing {
 
 pub(crate) struct SendHalf {
     chunks: VecDeque<(u64, Arc<[u8]>)>,
-    /// All data below this offset is acknowledged.
+    /// Offset below which all data is acknowledged.
     una: u64,
     next: u64,
-    /// All data below this offset was sent at least once.
+    /// Offset below which all data was sent at least once.
     sent: u64,
     end: u64,
-    /// The stream ends at `end`. The end takes one number.
+    /// Whether the stream ends at `end`. The end takes one number.
     has_fin: bool,
     limit: u64,
     window: u64,
     threshold: u64,
     resend: bool,
-    /// Losses below this offset belong to the last loss that reduced the window.
+    /// Offset below which losses belong to the last loss that reduced the window.
     recover: u64,
     pub(crate) probe: bool,
     backoff: u32,
@@ -98,7 +98,7 @@ impl SendHalf {
         self.has_fin = true;
     }
 
-    /// The number of unacknowledged bytes.
+    /// Returns the number of unacknowledged bytes.
     pub(crate) fn backlog(&self) -> u64 {
         self.end - self.una.min(self.end)
     }
@@ -111,12 +111,12 @@ impl SendHalf {
         self.end + u64::from(self.has_fin)
     }
 
-    /// Whether the stream and its end are acknowledged.
+    /// Returns whether the stream and its end are acknowledged.
     pub(crate) fn is_finished(&self) -> bool {
         self.has_fin && self.una == self.total()
     }
 
-    /// The number after the last one sent.
+    /// Returns the number after the last one sent.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
@@ -125,7 +125,7 @@ impl SendHalf {
         self.resend || (self.next < self.total() && self.next < self.una + self.window && self.fits())
     }
 
-    /// Whether the next segment ends within the window of the peer.
+    /// Returns whether the next segment ends within the window of the peer.
     fn fits(&self) -> bool {
         self.next + (self.total() - self.next).min(MSS as u64) <= self.limit
     }
@@ -168,14 +168,14 @@ impl SendHalf {
         Outgoing { offset, payload, is_fin }
     }
 
-    /// Notes that a segment is being sent.
+    /// Records that a segment is being sent.
     pub(crate) fn on_emitted(&mut self, now: Instant) {
         if self.una < self.sent && self.deadline.is_none() {
             self.deadline = Some(now + RTO * (1 << self.backoff));
         }
     }
 
-    /// Notes that a segment from this offset on will not be sent.
+    /// Records that a segment from this offset on will not be sent.
     pub(crate) fn on_not_emitted(&mut self, offset: u64) {
         self.next = self.next.min(offset.max(self.una));
     }

@@ -35,7 +35,7 @@ impl Wake for Flag {
     }
 }
 
-/// A step of an application. True once it is done.
+/// A step of an application. Returns true once it is done.
 type Step = Box<dyn FnMut(&Waker) -> bool>;
 
 /// Two hosts and a link, with applications.
@@ -71,8 +71,8 @@ impl World {
         ToyCell::accept(&self.hosts[1].shared, Waker::noop())
     }
 
-    /// Runs all turns that are due now, workers first, and then steps applications. False if there
-    /// was nothing to do.
+    /// Runs all turns that are due now, workers first, and then steps applications. Returns false
+    /// if there was nothing to do.
     pub(crate) fn settle(&mut self) -> bool {
         let now = self.clock.now();
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
@@ -104,7 +104,7 @@ impl World {
         }
     }
 
-    /// The time of the next event.
+    /// Returns the time of the next event.
     fn next_at(&self) -> Option<Instant> {
         let now = self.clock.now();
         let drivers = self.hosts.iter().filter_map(|host| host.driver.due_at(now));
@@ -125,7 +125,7 @@ impl World {
         }
     }
 
-    /// Whether all applications are done.
+    /// Returns whether all applications are done.
     pub(crate) fn is_done(&self) -> bool {
         self.apps.is_empty()
     }
@@ -166,7 +166,7 @@ impl World {
     }
 }
 
-/// The traffic of connections over a link.
+/// Returns the traffic of connections over a link.
 fn transfer(placement: Placement, quality: Quality, seed: u64, connections: u64, len: u64) -> (World, [Traffic; 2]) {
     let mut world = World::new(placement, quality, seed);
     world.add_transfers(connections, len);

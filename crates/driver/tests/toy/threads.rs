@@ -1,8 +1,8 @@
 //! Hosts on threads: a driver and its worker each have a thread, applications have others, and the
 //! clock is real.
 //!
-//! Threads sleep until they are woken or a deadline comes. A test waits for events; a time limit
-//! only ends one that hangs.
+//! Threads sleep until they are woken or a deadline is reached. A test waits for events; a time
+//! limit only ends one that hangs.
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
@@ -93,7 +93,7 @@ struct Apps {
 }
 
 impl Apps {
-    /// Steps all of them. True once all are done.
+    /// Steps all transfers. Returns true once all are done.
     fn step(&mut self, waker: &Waker) -> bool {
         while self.awaited > 0
             && let Some(cell) = ToyCell::accept(&self.shared, waker)
@@ -111,7 +111,7 @@ impl Apps {
         self.awaited == 0 && self.transfers.is_empty()
     }
 
-    /// Steps them on a thread of their own. Returns how the connections ended.
+    /// Steps the transfers on a thread of their own. Returns how the connections ended.
     fn run(mut self, clock: &TestClock) -> Vec<End> {
         let parker = Arc::<Parker>::default();
         let waker = Waker::from(Arc::clone(&parker));
@@ -121,7 +121,8 @@ impl Apps {
         self.ends
     }
 
-    /// Steps them on the thread that runs the turns of the driver, until the endpoint is stopped.
+    /// Steps the transfers on the thread that runs the turns of the driver, until the endpoint is
+    /// stopped.
     fn run_inline(mut self, mut driver: HostDriver, clock: &TestClock, parker: &Arc<Parker>, over: &Sender<Vec<End>>) {
         let waker = Waker::from(Arc::clone(parker));
         let mut is_over = false;
@@ -141,7 +142,7 @@ impl Apps {
     }
 }
 
-/// Stops all endpoints when it is dropped, also if the test fails.
+/// Stops all endpoints when it is dropped, even if the test fails.
 struct StopAll(Vec<Arc<ToyShared>>);
 
 impl Drop for StopAll {

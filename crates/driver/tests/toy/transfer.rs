@@ -9,22 +9,22 @@ use crate::wire::{Hash, apply_keystream};
 
 const CHUNK: usize = 16 << 10;
 
-/// The number of received bytes at which a fault is injected. More follow.
+/// The number of received bytes at which a fault is injected. More bytes follow.
 const FAULT_AFTER: u64 = 64 << 10;
 
-/// The number of an accepted connection: the first host assigns its ports in order.
+/// Returns the number of an accepted connection: the first host assigns its ports in order.
 pub(crate) fn connection_number(cell: &ToyCell) -> u64 {
     u64::from(driver::protocol::Cell::remote(cell).port() - FIRST_PORT)
 }
 
-/// The content of the stream with this seed.
+/// Returns the content of the stream with this seed.
 fn content(seed: u64, offset: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     apply_keystream(Hash::of(&[seed]), offset, &mut bytes);
     bytes
 }
 
-/// Sends `len` bytes of one seed and expects as many of another.
+/// Sends `len` bytes of one seed and expects the same number of bytes of another.
 pub(crate) struct Transfer {
     cell: Arc<ToyCell>,
     len: u64,
@@ -106,7 +106,7 @@ impl Transfer {
         }
     }
 
-    /// Does what can be done now, and registers the waker. True once the connection has ended.
+    /// Does all possible work, and registers the waker. Returns true once the connection has ended.
     pub(crate) fn step(&mut self, waker: &Waker) -> bool {
         self.write(waker);
         self.read(waker);

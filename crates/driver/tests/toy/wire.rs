@@ -18,7 +18,7 @@ pub(crate) const SYN: u8 = 1;
 pub(crate) const ACK: u8 = 2;
 pub(crate) const FIN: u8 = 4;
 pub(crate) const RST: u8 = 8;
-/// Requests an acknowledgement.
+/// Flag that requests an acknowledgement.
 pub(crate) const PROBE: u8 = 16;
 
 /// Identifies a connection.
@@ -45,18 +45,18 @@ impl Header {
         self.flags & flags == flags
     }
 
-    /// The tuple of its connection at the receiver.
+    /// Returns the tuple of its connection at the receiver.
     pub(crate) fn tuple(&self) -> Tuple {
         Tuple { remote: self.source, local_port: self.destination.port() }
     }
 
-    /// The bytes of its segment.
+    /// Returns the length of its segment in bytes.
     pub(crate) fn segment_len(&self) -> usize {
         HEADER_LEN + usize::from(self.len)
     }
 
-    /// The header at the front of `bytes`. `None` if the segment is cut short. Does not check the
-    /// checksum.
+    /// Returns the header at the front of `bytes`. Returns `None` if the segment is truncated. Does
+    /// not check the checksum.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let head = bytes.get(..HEADER_LEN)?;
         let address = |at: usize| {
@@ -100,8 +100,8 @@ impl Header {
     }
 }
 
-/// The segments of a received batch: each header with its position. Ends at the first that is cut
-/// short.
+/// Returns the segments of a received batch: each header with its position. Ends at the first
+/// truncated segment.
 pub(crate) fn segments(bytes: &[u8]) -> impl Iterator<Item = (usize, Header)> + '_ {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -112,14 +112,15 @@ pub(crate) fn segments(bytes: &[u8]) -> impl Iterator<Item = (usize, Header)> + 
     })
 }
 
-/// How many bytes from the front belong to segments of the same connection as the first.
+/// Returns the number of bytes from the front that belong to segments of the same connection as the
+/// first.
 pub(crate) fn front(bytes: &[u8]) -> Option<(usize, Header)> {
     let first = Header::parse(bytes)?;
     let same = segments(bytes).take_while(|(_, header)| header.tuple() == first.tuple());
     Some((same.map(|(_, header)| header.segment_len()).sum(), first))
 }
 
-/// The checksum of a segment, computed without its own field.
+/// Returns the checksum of a segment, computed without its own field.
 fn checksum(segment: &[u8]) -> u32 {
     let mut hash = Hash::default();
     hash.add(&segment[..44]);
@@ -127,7 +128,7 @@ fn checksum(segment: &[u8]) -> u32 {
     (hash.0 ^ hash.0 >> 32) as u32
 }
 
-/// Whether the checksum of the segment at the front of `bytes` is right.
+/// Returns whether the checksum of the segment at the front of `bytes` is correct.
 pub(crate) fn is_intact(segment: &[u8]) -> bool {
     segment[44..48] == checksum(segment).to_be_bytes()
 }

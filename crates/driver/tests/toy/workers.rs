@@ -1,4 +1,4 @@
-//! The workers of a driver as its offload: which work the pool takes, and in which order it
+//! The workers of a driver as its offload: the work that the pool takes, and the order in which it
 //! returns.
 
 use std::sync::Arc;
@@ -93,7 +93,7 @@ impl Bench {
         self.turns.as_mut().expect("the worker has not ended").counted_turn();
     }
 
-    /// All finished work, as text: its kind, its size, and whether a worker did it.
+    /// Returns all finished work as text: its kind, its size, and whether a worker did it.
     fn finished(&mut self, now: Instant, has_space: bool) -> Vec<(&'static str, usize, bool)> {
         self.workers.collect(now);
         let mut found = Vec::new();

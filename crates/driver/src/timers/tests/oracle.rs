@@ -29,12 +29,12 @@ impl<K: Ord + Copy> Sorted<K> {
         }
     }
 
-    /// The earliest deadline.
+    /// Returns the earliest deadline.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.order.first().map(|(at, _)| *at)
     }
 
-    /// Takes out the first whose deadline has come.
+    /// Removes the first key whose deadline has come.
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<K> {
         if self.next()? > now {
             return None;
