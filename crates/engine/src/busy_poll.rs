@@ -79,8 +79,8 @@ mod tests {
     const SPAN: Duration = Duration::from_micros(100);
     const STEP: Duration = Duration::from_micros(10);
 
-    /// How often a poll asks for events, if each time takes `step` and the event comes with `event_at`; and its
-    /// result.
+    /// Returns the number of queries for events by a poll, if each takes `step` and the event
+    /// occurs at `event_at`; and its result.
     fn polls(until: Option<Instant>, event_at: usize) -> (usize, Option<Instant>) {
         let manual = ManualClock::new();
         let clock = Clock::Manual(manual.clone());

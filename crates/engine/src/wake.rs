@@ -107,7 +107,7 @@ mod tests {
                 for round in 1..=ROUNDS {
                     published.store(round, Ordering::SeqCst);
                     waker.wake_by_ref();
-                    // In some rounds in step with the sleeper, in others far ahead.
+                    // Some rounds are in step with the sleeper, others far ahead.
                     while round % 3 == 0 && seen.load(Ordering::SeqCst) < round {
                         std::hint::spin_loop();
                     }

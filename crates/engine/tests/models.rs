@@ -23,8 +23,8 @@ use loom::thread;
 use self::sleep_flag::SleepFlag;
 use self::thread_park::ThreadPark;
 
-/// Enough to find every fault that was put into the source to test the models. Without a limit the
-/// models take longer than a minute.
+/// Preemption limit with which the models find every fault that was put into the source to test
+/// them. Without a limit the models take longer than a minute.
 const PREEMPTIONS_MAX: usize = 3;
 
 /// Explores all orders within that limit.
@@ -53,7 +53,7 @@ impl Ring {
     }
 }
 
-/// A worker takes items until its ring is abandoned, and sleeps while there are none.
+/// Runs a worker that takes items until its ring is abandoned, and sleeps while there are none.
 fn worker_takes(ring: &Ring, park: &ThreadPark) -> usize {
     park.register();
     loop {
@@ -79,7 +79,8 @@ fn a_parked_worker_is_woken_for_every_job_and_for_its_end() {
                 ring.push();
                 park.unpark();
             }
-            // As when the driver is dropped: the ring is abandoned, then the worker is woken.
+            // This is the order when the driver is dropped: the ring is abandoned, then the worker
+            // is woken.
             ring.abandoned.store(true, Ordering::Release);
             park.unpark();
             assert_eq!(worker.join().expect("the worker ends"), items);
@@ -100,7 +101,8 @@ impl Poll {
         self.signal.notify_one();
     }
 
-    /// Waits for a wake-up without a deadline. If busy, only takes one that has come already.
+    /// Waits for a wake-up without a deadline. If busy, only takes a wake-up that has already
+    /// arrived.
     fn wait(&self, is_busy: bool) {
         let mut woken = self.woken.lock().expect("no thread panics while it holds the lock");
         while !*woken && !is_busy {
@@ -118,7 +120,7 @@ struct Engine {
 }
 
 impl Engine {
-    /// As `EngineWaker::wake`.
+    /// Wakes like `EngineWaker::wake`.
     fn wake(&self) {
         if self.flag.take() {
             self.poll.wake();

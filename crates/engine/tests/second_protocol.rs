@@ -45,7 +45,7 @@ mod wire;
 const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 7);
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 
-/// Connections, and the bytes that each carries in both directions.
+/// Number of connections, and of bytes that each carries in both directions.
 const CONNECTIONS: usize = 4;
 const LEN: u64 = 2 << 20;
 
@@ -56,7 +56,7 @@ const QUEUE_MAX: usize = 256;
 const BATCH_BYTES_MAX: usize = 16 << 10;
 const PLAN_SEGMENTS_MAX: usize = 16;
 
-/// A test that takes longer hangs.
+/// Time limit of a test; a longer one hangs.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Segments on the way to one handle of a device.
@@ -76,12 +76,12 @@ struct MemoryDevice {
     index: usize,
     own: Queues,
     peer: Queues,
-    /// The next receive call panics, and with it the thread that makes it.
+    /// Whether the next receive call panics, and with it the thread that makes it.
     fault: Arc<AtomicBool>,
 }
 
 impl MemoryDevice {
-    /// The handles of two hosts that are connected, `counts` of them.
+    /// Returns the handles of two connected hosts, `counts` of them.
     fn pair(counts: [usize; 2]) -> [Vec<Self>; 2] {
         let queues = counts.map(|count| (0..count).map(|_| Mutex::default()).collect::<Queues>());
         [(CLIENT, 0), (*SERVER.ip(), 1)].map(|(local, host)| {
@@ -165,8 +165,8 @@ fn start(placement: Placement, devices: Vec<MemoryDevice>) -> Drivers<MemoryDevi
     .expect("the system has threads")
 }
 
-/// Steps transfers until all have ended, and accepts those of which there are too few. Then waits
-/// until the connections are gone.
+/// Steps transfers until all have ended, and accepts connections while there are too few. Then
+/// waits until the connections are gone.
 fn run(drivers: &Drivers<MemoryDevice>, mut transfers: Vec<Transfer>) {
     let (deadline, mut ends) = (drivers.now() + TIMEOUT, Vec::new());
     let step = |waker: &Waker| {
@@ -188,7 +188,7 @@ fn run(drivers: &Drivers<MemoryDevice>, mut transfers: Vec<Transfer>) {
     drivers.block_on(Some(deadline), |waker| drivers.poll_idle(waker)).expect("no connection remains");
 }
 
-/// Runs transfers in both directions, the client's `first` and those after it.
+/// Runs transfers in both directions: the client's transfers from number `first`.
 fn exchange(first: usize, client: &Drivers<MemoryDevice>, server: &Drivers<MemoryDevice>) {
     std::thread::scope(|scope| {
         let serving = scope.spawn(|| run(server, Vec::new()));
@@ -210,7 +210,7 @@ fn transfer(placements: [Placement; 2]) -> Drivers<MemoryDevice> {
     client.stop();
     server.stop();
     let sent = server.costs().expect("it measures").sent;
-    // Those of workers are not metered.
+    // The sockets of workers are not metered.
     assert!(sent.bytes > LEN * CONNECTIONS as u64 || placements[1] == Placement::Pipeline, "{sent:?}");
     server
 }
