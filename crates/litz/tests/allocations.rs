@@ -53,7 +53,7 @@ impl Intercept for CountBatches {
     }
 }
 
-/// An endpoint whose socket counts batches.
+/// Returns an endpoint whose socket counts batches.
 fn endpoint(config: EndpointConfig) -> Endpoint {
     let socket = UdpSocket::open(&UdpSocketOptions::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))).unwrap();
     Endpoint::with_sockets(config, vec![Box::new(InterceptedSocket::new(socket, CountBatches))]).unwrap()

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// The README's example, whose halves run in processes of their own, because they print and read what a
-/// user would.
+/// The README's example, whose halves run in separate processes, because they print and read like a
+/// user's program.
 #[expect(dead_code, clippy::print_stdout, reason = "a user's program, whose halves are called instead of `main`")]
 mod readme {
     include!("documents/readme.rs");
@@ -13,7 +13,8 @@ mod readme {
 
     use emulate::Namespace;
 
-    /// Tells a process of this program which half it is: the arguments of the example.
+    /// Environment variable that selects the half for a process of this program: the arguments of
+    /// the example.
     const HALF: &str = "LITZ_README_EXAMPLE";
 
     /// Kills the server if the test fails.
@@ -26,7 +27,7 @@ mod readme {
         }
     }
 
-    /// Not a test of its own: the process of one half.
+    /// Runs the process of one half; not a test by itself.
     #[test]
     fn half() -> Done {
         let Ok(arguments) = std::env::var(HALF) else { return Ok(()) };
@@ -36,7 +37,7 @@ mod readme {
         }
     }
 
-    /// A half in the namespace, where no other program has its port.
+    /// Starts a half in the namespace, where no other program has its port.
     fn start(namespace: &Namespace, arguments: &str) -> Child {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", namespace.name()]).arg(std::env::current_exe().unwrap());
@@ -53,7 +54,7 @@ mod readme {
         let namespace = Namespace::create(&format!("litz-readme-{}", std::process::id())).unwrap();
         let mut server = Server(start(&namespace, ""));
         let mut lines = BufReader::new(server.0.stdout.take().unwrap()).lines().map(Result::unwrap);
-        // The harness prints, too, on the same line.
+        // The harness also prints, on the same line.
         let word = |line: String| line.split(' ').find_map(|word| word.parse::<Fingerprint>().ok());
         let server_key = lines.find_map(word).expect("the server prints its fingerprint");
         let client = start(&namespace, &format!("127.0.0.1:4433 {server_key}")).wait_with_output().unwrap();
@@ -63,12 +64,13 @@ mod readme {
     }
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// All files below a folder with this ending, without what is not of the repository.
+/// Collects all files below a folder with this ending, except for files outside the repository's
+/// content.
 fn files(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
     for entry in folder.read_dir().unwrap().map(Result::unwrap) {
         let (path, name) = (entry.path(), entry.file_name());
@@ -81,7 +83,7 @@ fn files(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The files that a source file includes for its documentation tests.
+/// Returns the files that a source file includes for its documentation tests.
 fn included(source: &Path) -> Vec<PathBuf> {
     let text = std::fs::read_to_string(source).unwrap();
     if !text.contains("#[cfg(doctest)]") {

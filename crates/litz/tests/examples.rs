@@ -1,5 +1,5 @@
-//! The examples work. Compiled into this program, because linking them one by one would take longer
-//! than running them.
+//! The examples work. They are compiled into this program, because linking them one by one would
+//! take longer than running them.
 
 #[path = "../examples/datagrams.rs"]
 mod datagrams;

@@ -17,7 +17,7 @@ use units::{Duration, Rate, Rng};
 
 use crate::world::{Variant, Wire, World};
 
-/// Datagrams a second.
+/// Number of datagrams per second.
 pub(crate) const FLOOD_RATE: u64 = 100_000;
 
 /// Bytes that may leave at once under a cap: a few batches.
@@ -26,8 +26,8 @@ const BURST: u64 = 256 << 10;
 /// Bytes of the longest piece of garbage.
 const GARBAGE_LEN_MAX: u64 = 1_400;
 
-/// Behind the first byte of a short header comes the connection ID of the receiver's choice, of
-/// this many bytes.
+/// Length of the connection ID that follows the first byte of a short header; the receiver chooses
+/// it.
 const ID_LEN: usize = 8;
 
 /// The pattern that is written repeatedly, so that the received bytes can be checked.
@@ -38,7 +38,7 @@ const PATTERN_LEN: usize = 64 << 10;
 pub(crate) enum Kind {
     /// Random bytes.
     Noise,
-    /// Random bytes behind the connection's ID, from an unrelated address.
+    /// Random bytes after the connection's ID, from an unrelated address.
     Addressed,
     /// The same from the sender's own address: each packet must be opened to be detected.
     Forged,
@@ -71,7 +71,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Megabits a second.
+    /// Returns the goodput in megabits per second.
     pub(crate) fn goodput(&self) -> f64 {
         self.arrived as f64 * 8.0 / 1e6 / self.span.as_secs_f64()
     }
@@ -82,7 +82,7 @@ impl Run {
 struct Seen {
     /// The receiver's connection ID, as on the sender's packets.
     id: Mutex<Option<[u8; ID_LEN]>>,
-    /// Datagrams from others than the sender.
+    /// Datagrams from addresses other than the sender's.
     from_others: AtomicU64,
     sender: Mutex<Option<SocketAddr>>,
 }
@@ -124,7 +124,7 @@ fn socket() -> UdpSocket {
     UdpSocket::open(&UdpSocketOptions::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))).expect("a socket on loopback")
 }
 
-/// The pattern, for writers to share and readers to compare with.
+/// Returns the pattern, for writers to share and readers to compare with.
 fn pattern() -> Bytes {
     let mut bytes = vec![0; PATTERN_LEN];
     Rng::from_seed(5).fill(&mut bytes);
@@ -136,11 +136,11 @@ fn pattern() -> Bytes {
 pub(crate) struct Plan {
     pub(crate) kind: Kind,
     pub(crate) target: Target,
-    /// Pieces of garbage a second.
+    /// Pieces of garbage per second.
     pub(crate) rate: u64,
-    /// The sender goes no faster.
+    /// Maximum rate of the sender.
     pub(crate) cap: Option<Rate>,
-    /// How long it writes.
+    /// Time for which it writes.
     pub(crate) span: Duration,
 }
 
@@ -207,7 +207,7 @@ pub(crate) fn transfer(plan: Plan) -> Run {
     })
 }
 
-/// Checks bytes that begin at offset `at` of the stream; the offset after them.
+/// Checks bytes that begin at offset `at` of the stream; returns the offset after them.
 fn check(pattern: &[u8], mut at: u64, mut bytes: &[u8]) -> u64 {
     while !bytes.is_empty() {
         let from = at as usize % PATTERN_LEN;
@@ -234,7 +234,7 @@ fn pause() {
 }
 
 /// Sends garbage at `rate` until `over` is set; returns the number of datagrams sent. Each datagram
-/// is a call of its own, as from many senders.
+/// takes a call of its own, as from many senders.
 fn flood(
     socket: &std::net::UdpSocket,
     destination: SocketAddr,
@@ -252,7 +252,7 @@ fn flood(
             let len = rng.between(30, GARBAGE_LEN_MAX) as usize;
             let from = rng.below(GARBAGE_LEN_MAX) as usize;
             let garbage = &mut bytes[from..from + len];
-            // Different each time at little cost.
+            // The bytes differ each time, at little cost.
             garbage[..8].copy_from_slice(&rng.next_u64().to_le_bytes());
             garbage[len - 8..].copy_from_slice(&rng.next_u64().to_le_bytes());
             if kind != Kind::Noise {

@@ -1,4 +1,4 @@
-//! The asynchronous calls, on tokio's runtime: tokio runs the test, not the library.
+//! Asynchronous calls on tokio's runtime: tokio runs the test, not the library.
 
 #![expect(clippy::disallowed_methods, reason = "these are tests of real threads")]
 
@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::world::{TEST_TIMEOUT, Variant, Wire, World, pattern};
 
-/// The output of `future`, or `None` if it takes longer than `span`. A thread is the timer.
+/// Returns the output of `future`, or `None` if it takes longer than `span`. A thread is the timer.
 async fn timeout<F: Future>(span: Duration, future: F) -> Option<F::Output> {
     let over = Arc::new(AtomicBool::new(false));
     let mut timer = None;

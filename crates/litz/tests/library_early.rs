@@ -15,7 +15,8 @@ use litz::{ConnectOptions, Connection, Endpoint, EndpointConfig, Placement, Read
 const PLACEMENTS: [Placement; 5] =
     [Placement::Thread, Placement::Inline, Placement::Split, Placement::Packet(2), Placement::Connection(2)];
 
-/// TLS settings of both sides that resume sessions with 0-RTT. Those of `litz::identity` do not.
+/// TLS settings of both sides that resume sessions with 0-RTT. The settings of `litz::identity` do
+/// not.
 fn settings(key: &KeyPair) -> (Arc<rustls::ClientConfig>, rustls::ServerConfig) {
     let client =
         identity::client_config(&KeyPair::generate().unwrap(), &[key.public().fingerprint()], ["test/1"]).unwrap();
@@ -46,7 +47,7 @@ fn answer(connection: &Connection) -> (Vec<u8>, bool) {
     (request, replayable)
 }
 
-/// Asks for an answer; the server accepts the connection on another thread.
+/// Requests an answer; the server accepts the connection on another thread.
 fn exchange(client: &Connection, server: &Endpoint) -> (Vec<u8>, bool) {
     std::thread::scope(|scope| {
         let asked = scope.spawn(|| {
@@ -62,7 +63,7 @@ fn exchange(client: &Connection, server: &Endpoint) -> (Vec<u8>, bool) {
         assert_eq!(recv.read_chunk().unwrap().as_deref(), Some(&b"an answer"[..]));
         client.connected().unwrap();
         assert!(recv.read_chunk().unwrap().is_none());
-        // The tickets follow the handshake: an exchange later they are there.
+        // The tickets follow the handshake: after one exchange they have arrived.
         client.close(0, "");
         asked.join().unwrap()
     })
@@ -76,7 +77,7 @@ fn begin(client: &Endpoint, server: SocketAddr, tls: &Arc<rustls::ClientConfig>)
 /// because all of it has left.
 const FIRST_FLIGHT: usize = 3;
 
-/// Between a client and a server on the loopback device, whose answers are faster than any
+/// A relay between a client and a server on the loopback device, whose answers are faster than any
 /// application: nothing comes back before the client has sent its first flight.
 struct Relay {
     address: SocketAddr,
@@ -146,7 +147,7 @@ fn a_rejected_request_fails_with_an_error_of_its_own_and_can_be_asked_again() {
     let client = Endpoint::bind(EndpointConfig::loopback()).unwrap();
     let first = server(&server_tls, Placement::Thread, true);
     exchange(&begin(&client, first.local_addr(), &tls), &first);
-    // A server that knows no sessions.
+    // This server knows no sessions.
     let restarted = server(&settings(&key).1, Placement::Thread, true);
     let relay = Relay::new(restarted.local_addr());
     let connection = begin(&client, relay.address, &tls);

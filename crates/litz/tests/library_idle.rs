@@ -12,7 +12,8 @@ use std::time::Duration;
 use litz::Placement;
 use world::{Variant, Wire, World};
 
-/// Nanoseconds on a processor and times put on one, over all engine threads of this program.
+/// Returns the time in nanoseconds on a processor, and the number of times scheduled, over all
+/// engine threads of this program.
 fn engine_work() -> (u64, u64) {
     let mut total = (0, 0);
     for task in std::fs::read_dir("/proc/self/task").unwrap() {

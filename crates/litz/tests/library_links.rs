@@ -1,4 +1,4 @@
-//! Sockets that are exchanged, switched off and on, or added while an endpoint uses them.
+//! Sockets that are replaced, switched off and on, or added while an endpoint uses them.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,7 +14,7 @@ use crate::world::{TEST_TIMEOUT, Variant, Wire, World};
 const PLACEMENTS: [Placement; 5] =
     [Placement::Thread, Placement::Inline, Placement::Split, Placement::Packet(2), Placement::Path(2)];
 
-/// A socket on loopback whose port others may share.
+/// Opens a socket on loopback whose port others may share.
 fn open(port: u16) -> UdpSocket {
     let bind = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
     UdpSocket::open(&UdpSocketOptions::new(bind).with_reuse_port(true)).unwrap()
@@ -98,7 +98,7 @@ fn a_vacant_place_becomes_a_path_that_can_be_switched_off_and_on() {
             connection.open_path(1, address, false).unwrap();
             state_of_path(&connection, PathState::Active);
             switch.switch_off("the test wants it");
-            // Data are needed to notice it: an idle path is not used.
+            // Detection needs data: an idle path is not used.
             let clock = net::MonotonicClock::start();
             while connection.stats().paths[1].state != PathState::Silent {
                 assert!(clock.now() < units::Instant::ZERO + TEST_TIMEOUT.into(), "{placement}: never silent");
@@ -143,7 +143,7 @@ fn the_size_of_datagrams_is_known_once_the_peer_has_opened_a_path() {
         let connection = world.connect(&client, address);
         while grown.try_recv().is_err() {
             let mut said = Vec::new();
-            // It fails if the server's thread has ended.
+            // The call fails if the server's thread has ended.
             if let Some(mut stream) = connection.accept_uni_timeout(Duration::from_millis(20)).unwrap() {
                 stream.read_to_end(&mut said).unwrap();
             }
@@ -160,7 +160,7 @@ fn with_two_sockets(config: EndpointConfig) -> Endpoint {
     Endpoint::with_sockets(config, sockets).unwrap()
 }
 
-/// The next event of a migration.
+/// Returns the next event of a migration.
 fn migration_event(connection: &Connection) -> PathEvent {
     loop {
         let event = connection.next_path_event_timeout(TEST_TIMEOUT).unwrap().expect("an event in time");

@@ -20,12 +20,12 @@ impl Deref for Listening {
 }
 
 impl Listening {
-    /// A stack that listens on port 80.
+    /// Returns a stack that listens on port 80.
     pub(crate) fn start(config: TcpStackConfig) -> Self {
         Self::start_with(config, 80, Listen::default())
     }
 
-    /// A stack that listens on `port` within these bounds.
+    /// Returns a stack that listens on `port` within these bounds.
     pub(crate) fn start_with(config: TcpStackConfig, port: u16, bounds: Listen) -> Self {
         let stack = TcpStack::start(config).expect("a stack");
         let listener = stack.listen_with(port, bounds).expect("the port is free");

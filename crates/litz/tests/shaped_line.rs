@@ -25,7 +25,7 @@ pub(crate) struct ShapedLine {
 #[derive(Default)]
 struct Flags {
     is_over: AtomicBool,
-    /// Nothing arrives any more.
+    /// Whether the line is cut, so that nothing arrives any more.
     is_cut: AtomicBool,
 }
 
@@ -38,7 +38,8 @@ impl Wake for Unpark {
 }
 
 impl ShapedLine {
-    /// A line that has this configuration in each direction, and the devices of the two stacks.
+    /// Starts a line with this configuration in each direction; returns it with the devices of the
+    /// two stacks.
     #[expect(clippy::disallowed_methods, reason = "a line is a thread")]
     pub(crate) fn start(config: &LinkConfig, seed: u64) -> (Self, [MemoryTun; 2]) {
         let ([one, near], [other, far]) = (MemoryTun::pair(), MemoryTun::pair());
@@ -79,7 +80,7 @@ fn carry(mut ends: [MemoryTun; 2], mut links: [Link<Vec<u8>>; 2], flags: &Flags)
                 }
             }
             while let Some(packet) = links[from].poll_deliver(clock.now()) {
-                // A full device drops it, as a queue does.
+                // A full device drops the packet, as a queue does.
                 let _dropped = ends[1 - from].write(&[IoSlice::new(&packet)]);
             }
         }

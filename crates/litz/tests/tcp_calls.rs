@@ -1,4 +1,4 @@
-//! The calls of TCP streams: asynchronous, with timeouts, and those that tell the state.
+//! The calls of TCP streams: asynchronous ones, timeouts, and queries of the state.
 
 use std::io::ErrorKind;
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ const fn ip(last: u8) -> IpAddr {
     IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, last))
 }
 
-/// Two stacks with a link between them. Both accept connections to port 80.
+/// Returns two stacks with a link between them. Both accept connections to port 80.
 fn stacks(placement: Placement) -> [Listening; 2] {
     let mut ips = IPS.iter();
     MemoryTun::pair().map(|tun| {

@@ -14,7 +14,7 @@ use crate::tcp_host::echo;
 use crate::tcp_stack::{KERNEL, STACK, exchange, exchange_in_either_role};
 use crate::world::pattern;
 
-/// The networks of both ends.
+/// Returns the networks of both ends.
 fn networks(ends: [IpAddr; 2]) -> [(IpAddr, u8); 2] {
     ends.map(|ip| (ip, if ip.is_ipv4() { 24 } else { 64 }))
 }
@@ -134,7 +134,7 @@ fn the_kernel_and_a_stack_on_an_interface_exchange_megabytes_in_either_role() {
 #[test]
 fn super_packets_cross_an_interface_in_both_directions() {
     on_a_veth("super", Placement::Thread, |stack| {
-        // What arrives at either end, until their memory is full.
+        // Read the frames that arrive at either end, until their memory is full.
         let mut ends = ["ours", "theirs"].map(|name| PacketSocket::open(name).expect("root"));
         exchange_in_either_role(&stack, "super-packets");
         for end in &mut ends {

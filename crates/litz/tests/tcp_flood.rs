@@ -15,13 +15,13 @@ use crate::world::pattern;
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 
-/// The server's bound.
+/// Maximum number of half-open connections of the server.
 const HALF_OPEN_MAX: usize = 64;
 
 /// The server's own address on the device of the flood.
 const FLOODED: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 9, 0, 2));
 
-/// A SYN of client number `number`, with an empty offload header.
+/// Returns a SYN of client number `number`, with an empty offload header.
 fn syn(number: u64) -> Vec<u8> {
     let source = Ipv4Addr::from_bits(Ipv4Addr::new(172, 16, 0, 0).to_bits() + (number / 50_000) as u32);
     let tuple = Tuple { local: (source, 10_000 + (number % 50_000) as u16).into(), remote: (FLOODED, 80).into() };
@@ -34,7 +34,7 @@ fn syn(number: u64) -> Vec<u8> {
     bytes
 }
 
-/// Two stacks, and a device over which the server is flooded.
+/// Returns two stacks, and a device over which the server is flooded.
 fn world() -> (TcpStack, Listening, MemoryTun) {
     let [one, other] = MemoryTun::pair();
     let flooded = MemoryTun::new();
@@ -45,7 +45,7 @@ fn world() -> (TcpStack, Listening, MemoryTun) {
     (client, Listening::start_with(config, 80, bounds), flooded)
 }
 
-/// Sends SYNs until told to stop, and counts the answers in `answers`.
+/// Sends SYNs until `stop` is set, and counts the answers in `answers`.
 fn flood(device: &MemoryTun, stop: &AtomicBool, answers: &AtomicU64) {
     for number in 0.. {
         device.inject(syn(number));
@@ -61,7 +61,7 @@ fn flood(device: &MemoryTun, stop: &AtomicBool, answers: &AtomicU64) {
     }
 }
 
-/// Ends the flood, also if the test fails.
+/// Ends the flood, even if the test fails.
 struct StopOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
@@ -81,7 +81,7 @@ fn a_flood_of_syns_takes_bounded_memory_and_lets_connections_go_on_and_begin() {
     std::thread::scope(|scope| {
         let _stop = StopOnDrop(&stop);
         scope.spawn(|| flood(&device, &stop, &answers));
-        // The transfer goes on in the flood.
+        // The transfer continues during the flood.
         let sending = scope.spawn(|| (&first).write_all(&bytes).map(|()| first.finish()));
         let mut received = Vec::new();
         (&established).read_to_end(&mut received).expect("the end");
@@ -117,7 +117,8 @@ fn peers_wait_while_the_backlog_is_full() {
     let connect = || client.connect((SERVER, 80).into());
     let mut connected: Vec<TcpStream> = (0..2).map(|_| connect().expect("connected")).collect();
     std::thread::scope(|scope| {
-        // A peer whose SYN arrives together with the last segment of the handshake before it is still taken.
+        // A peer whose SYN arrives together with the last segment of the previous handshake is
+        // still accepted.
         let waiting = scope.spawn(|| {
             while server.count_of(Count::BacklogDrops) == 0 {
                 connected.push(connect().expect("connected"));

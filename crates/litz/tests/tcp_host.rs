@@ -1,4 +1,4 @@
-//! What a stack does beside its connections, with the kernel as its peer. Skipped without root.
+//! Functions of a stack besides its connections, with the kernel as its peer. Skipped without root.
 #![expect(clippy::disallowed_methods, reason = "stands for programs of the kernel's stack")]
 
 use std::io::{BufRead, BufReader, ErrorKind};
@@ -59,8 +59,8 @@ fn the_kernel_and_the_stack_put_each_others_fragments_together() {
     });
 }
 
-/// A program of the kernel's stack whose connections have digests, which sends back what it gets. Options
-/// of sockets that the standard library does not know need no unsafe code there.
+/// A program on the kernel's stack whose connections have digests, and which sends back received
+/// data. Socket options that the standard library lacks need no unsafe code there.
 const SIGNED_ECHO: &str = r#"
 import socket, struct, sys
 role, address, port, peer, key = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4], sys.argv[5].encode()
@@ -81,7 +81,7 @@ while data := s.recv(65536):
     s.sendall(data)
 "#;
 
-/// Starts it, in the namespace of this thread.
+/// Starts the program, in the namespace of this thread.
 fn signed_echo(arguments: [&str; 5]) -> Child {
     let mut command = Command::new("python3");
     command.args(["-c", SIGNED_ECHO]).args(arguments).stdout(Stdio::piped());

@@ -45,7 +45,7 @@ fn layers(stack: Stack, secret: u8) -> Layers {
     Layers::new(stack, SharedSecret::new([secret; 32])).with_record_len(4096)
 }
 
-/// Both stacks send and receive over one connection; everything arrives.
+/// Makes both stacks send and receive over one connection; everything arrives.
 fn exchange_both_ways(client: &TcpStack, server: &Listening, len: usize, case: &str) {
     let (there, back) = (pattern(len, 1), pattern(len * 2 / 3, 2));
     std::thread::scope(|scope| {
@@ -60,7 +60,7 @@ fn exchange_both_ways(client: &TcpStack, server: &Listening, len: usize, case: &
 fn every_stack_carries_data_both_ways_under_every_placement() {
     for (index, stack) in all_stacks().enumerate() {
         for (at, placement) in PLACEMENTS.into_iter().enumerate() {
-            // Each side under a placement of its own; lengths that fill no record.
+            // Each side has a placement of its own; the lengths fill no record.
             let other = PLACEMENTS[(at + index) % PLACEMENTS.len()];
             let [one, two] = MemoryTun::pair();
             let client = start(one, CLIENT, Some(layers(stack, 7)), placement);
@@ -97,7 +97,7 @@ fn what_was_written_before_a_stream_is_dropped_arrives_through_a_cipher() {
     assert!(received == bytes, "{} of {} bytes", received.len(), bytes.len());
 }
 
-/// Carries packets between two devices, and lets `change` change each one that the client sends.
+/// Carries packets between two devices, and passes each packet of the client to `change`.
 fn carry(client: &MemoryTun, server: &MemoryTun, is_over: &AtomicBool, mut change: impl FnMut(&mut Vec<u8>)) {
     while !is_over.load(Ordering::Relaxed) {
         let mut has_none = true;
@@ -116,7 +116,7 @@ fn carry(client: &MemoryTun, server: &MemoryTun, is_over: &AtomicBool, mut chang
     }
 }
 
-/// Lets a connection of the client to the server run, whose packets from the client are changed.
+/// Runs a connection of the client to the server, whose packets from the client are changed.
 fn with_changed_packets(
     stack: Stack,
     change: impl FnMut(&mut Vec<u8>) + Send,
@@ -140,7 +140,7 @@ fn a_flipped_bit_in_any_part_of_a_packet_is_found_below_tcp() {
         let headers_len: usize = HEADERS.iter().sum();
         let flipped = AtomicU32::new(0);
         let (mut count, mut part) = (0, 0);
-        // Of each tenth full packet one bit: in the header of the digest, in that of TCP, in the data.
+        // One bit of each tenth full packet: in the digest header, in the TCP header, in the data.
         let change = |packet: &mut Vec<u8>| {
             let offload_len = packet.len().saturating_sub(1500);
             if packet.len() < 1500 {
@@ -191,7 +191,8 @@ fn forged_data_end_a_connection_whose_cipher_has_a_tag() {
     }
 }
 
-/// What a server with `stack` says of a stream of these bytes, which a client without layers sends.
+/// Returns the end of a stream of these bytes at a server with `stack`, sent by a client without
+/// layers.
 fn verdict(stack: Stack, stream: &[u8]) -> Closed {
     let [one, two] = MemoryTun::pair();
     let client = start(one, CLIENT, None, Placement::Thread);
@@ -215,7 +216,7 @@ fn lying_lengths_unknown_types_and_cut_streams_end_a_connection() {
             (salt[..20].to_vec(), RecordError::Truncated),
             (salt.to_vec(), RecordError::Truncated),
             (with_salt(&[1, 0, 0]), RecordError::Truncated),
-            // Longer than what follows.
+            // The length exceeds the bytes that follow.
             (with_salt(&[&[1, 0, 0x10, 0][..], &[0; 100]].concat()), RecordError::Truncated),
             (with_salt(&[1, 0, 0, 3]), RecordError::Length(3)),
             (with_salt(&[1, 0, 0xff, 0xff]), RecordError::Length(0xffff)),

@@ -10,7 +10,7 @@ use litz::tcp::{CloseReason, Closed, IpDevice, ListenError, MemoryTun, TcpStack,
 const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
 const SERVER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
 
-/// A client and a server with a link between them.
+/// Returns a client and a server with a link between them.
 fn stacks(placement: Placement) -> [TcpStack; 2] {
     let mut ips = [CLIENT, SERVER].into_iter();
     MemoryTun::pair().map(|tun| {
@@ -24,7 +24,7 @@ fn stacks(placement: Placement) -> [TcpStack; 2] {
 fn each_port_has_connections_of_its_own() {
     let [client, server] = stacks(Placement::Thread);
     let listeners = [80, 81].map(|port| server.listen(port).expect("the port is free"));
-    // The other order, so that one common queue would mix them up.
+    // The other order, so that a common queue would mix them up.
     let clients = [81, 80].map(|port| client.connect((SERVER, port).into()).expect("connected"));
     for (listener, client) in listeners.iter().zip(clients.iter().rev()) {
         let accepted = listener.accept().expect("a client");
@@ -51,7 +51,7 @@ fn a_port_begins_to_listen_and_ends_while_the_stack_runs() {
         listener.close();
         assert_eq!(listener.accept().err(), Some(Closed::NotListening));
         assert_eq!(connect().err(), refused, "it listens no more");
-        // The accepted connection goes on.
+        // The accepted connection continues.
         (&accepted).write_all(b"hello").expect("the peer reads");
         accepted.finish();
         let mut text = String::new();

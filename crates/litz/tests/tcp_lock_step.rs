@@ -1,4 +1,4 @@
-//! Two TCP stacks in lock-step over a model link: the same packets at the same times, whatever the
+//! Two TCP stacks in lock-step over a model link: the same packets at the same times under all
 //! placements of both; and the same again from their journals.
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -27,7 +27,7 @@ const PORT: u16 = 80;
 /// Bytes in each direction.
 const LEN: usize = 4 << 20;
 
-/// No run has as many moments.
+/// Maximum number of moments of a run.
 const MOMENTS_MAX: u32 = 1_000_000;
 
 #[derive(Clone)]
@@ -85,7 +85,8 @@ impl Host {
         }
     }
 
-    /// The application's next step: one piece at a time, as a turn follows each. False if it waits.
+    /// Takes the application's next step: one piece at a time, as a turn follows each. Returns
+    /// false if it waits.
     fn step(&mut self) -> bool {
         if self.stream.is_none() {
             let Poll::Ready(Some(stream)) = self.listener.poll_accept(Waker::noop()) else {

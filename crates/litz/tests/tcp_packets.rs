@@ -1,5 +1,5 @@
-//! What becomes of packets that a stack reads: each is taken, or dropped for a reason that is counted,
-//! whatever a TUN device can deliver.
+//! Treatment of packets that a stack reads: each is accepted, or dropped for a reason that is
+//! counted, for all packets that a TUN device can deliver.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -23,7 +23,7 @@ const OPEN: u16 = 80;
 const DATAGRAMS: u16 = 53;
 const CLOSED: u16 = 81;
 
-/// A stack whose network the test is.
+/// A stack whose network is the test.
 struct World {
     stack: Listening,
     network: MemoryTun,
@@ -42,8 +42,8 @@ impl World {
         Self { stack, network: pairs[0][1].clone(), _port: port, written: 0 }
     }
 
-    /// Lets the stack read a packet behind an offload header, and waits until it is accounted for. Returns
-    /// what became of it; several, if it has completed another one.
+    /// Makes the stack read a packet after an offload header, and waits until it is accounted for.
+    /// Returns its outcome; several, if it has completed another packet.
     fn read(&mut self, offload: &[u8], packet: &[u8], what: &str) -> Vec<Count> {
         let before = fates(&self.stack);
         self.network.write_frame(&[offload, packet].concat());
@@ -51,7 +51,7 @@ impl World {
         let clock = MonotonicClock::start();
         loop {
             while self.network.take_frame().is_some() {}
-            // The fates first: a packet counts as read before it has one.
+            // Read the outcomes first: a packet counts as read before it has one.
             let now = fates(&self.stack);
             let read = self.stack.count_of(Count::Read);
             let all = read + self.stack.count_of(Count::Reassembled);
@@ -99,7 +99,7 @@ fn ip_packet(source: IpAddr, destination: IpAddr, protocol: Protocol, payload: &
     bytes
 }
 
-/// A segment to `port` with its checksum; `is_partial` leaves it to the device.
+/// Returns a segment to `port` with its checksum; `is_partial` leaves it to the device.
 fn segment(family: usize, port: u16, flags: Flags, len: usize, is_partial: bool) -> Vec<u8> {
     let header =
         tcp::Header { source_port: 999, destination_port: port, flags, window: 1000, ..tcp::Header::default() };
@@ -126,7 +126,7 @@ fn datagram(family: usize, port: u16, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// An ICMP message of this type and code, of the family's ICMP, with its checksum.
+/// Returns an ICMP message of this type and code, of the family's ICMP, with its checksum.
 fn icmp(family: usize, kind: u8, code: u8) -> Vec<u8> {
     let quoted =
         ip_packet(STACK[family], KERNEL[family], Protocol::TCP, &segment(family, CLOSED, Flags::SYN, 0, false));
@@ -141,12 +141,12 @@ fn pseudo(family: usize, protocol: Protocol, len: usize) -> u16 {
     checksum::pseudo_header(KERNEL[family], STACK[family], protocol, len as u32)
 }
 
-/// From the network to the stack.
+/// Returns a packet from the network to the stack.
 fn packet(family: usize, protocol: Protocol, payload: &[u8]) -> Vec<u8> {
     ip_packet(KERNEL[family], STACK[family], protocol, payload)
 }
 
-/// An offload header (`struct virtio_net_hdr`).
+/// Returns an offload header (`struct virtio_net_hdr`).
 fn offload(flags: u8, kind: u8, segment: u16, start: u16, offset: u16) -> [u8; 10] {
     let mut bytes = PLAIN;
     (bytes[0], bytes[1]) = (flags, kind);
@@ -156,7 +156,7 @@ fn offload(flags: u8, kind: u8, segment: u16, start: u16, offset: u16) -> [u8; 1
     bytes
 }
 
-/// The IPv4 packet with options of `len` bytes, which do nothing.
+/// Returns the IPv4 packet with options of `len` bytes that have no effect.
 fn with_options(packet: &[u8], len: usize) -> Vec<u8> {
     let mut bytes = [&packet[..20], &vec![1; len], &packet[20..]].concat();
     bytes[0] = 0x40 | ((20 + len) / 4) as u8;
@@ -166,7 +166,7 @@ fn with_options(packet: &[u8], len: usize) -> Vec<u8> {
     bytes
 }
 
-/// The IPv6 packet with one more header of 8 bytes, of this protocol and with this content.
+/// Returns the IPv6 packet with one more header of 8 bytes, of this protocol and with this content.
 fn with_extension(packet: &[u8], protocol: u8, content: [u8; 6]) -> Vec<u8> {
     let mut bytes = [&packet[..40], &[packet[6], 0], &content, &packet[40..]].concat();
     bytes[6] = protocol;
@@ -175,7 +175,8 @@ fn with_extension(packet: &[u8], protocol: u8, content: [u8; 6]) -> Vec<u8> {
     bytes
 }
 
-/// A fragment of a packet: the bytes of its payload in `range`, which are not the last if `more`.
+/// Returns a fragment of a packet: the bytes of its payload in `range`, which are not the last if
+/// `more`.
 fn fragment(family: usize, packet: &[u8], range: std::ops::Range<usize>, more: bool) -> Vec<u8> {
     let header_len = [20, 40][family];
     let payload = &packet[header_len..][range.clone()];
@@ -308,7 +309,7 @@ fn each_packet_that_is_read_has_the_fate_that_is_counted() {
         let other = [IpAddr::from([10, 77, 0, 9]), "fd77::9".parse().expect("an address")][family];
         let bytes = ip_packet(KERNEL[family], other, Protocol::TCP, &segment(family, OPEN, Flags::SYN, 0, false));
         assert_eq!(world.read(&PLAIN, &bytes, "for another host"), [Count::NotOurs]);
-        // Offloads. What the device vouches for is not verified.
+        // Offloads. Work that the device has done is not verified.
         let partial = packet(family, Protocol::TCP, &segment(family, CLOSED, Flags::SYN, 0, true));
         assert_eq!(world.read(&needs_checksum(family), &partial, "partial"), [Count::Answered]);
         assert_eq!(world.read(&offload(2, 0, 0, 0, 0), &partial, "verified"), [Count::Answered]);
@@ -328,8 +329,8 @@ fn each_packet_that_is_read_has_the_fate_that_is_counted() {
     assert!((0..2000).any(|_| is_full(&mut world)), "the queue has no bound");
 }
 
-/// All offloads with all shapes of packets with all contents: whatever it is, it is counted, and the stack
-/// works afterwards.
+/// All offloads with all shapes of packets with all contents: each is counted, and the stack works
+/// afterwards.
 #[test]
 fn no_combination_vanishes() {
     for placement in [Placement::Thread, Placement::Split, Placement::Packet(2)] {
@@ -361,7 +362,7 @@ fn offloads(family: usize) -> Vec<Vec<u8>> {
     all
 }
 
-/// Packets of many shapes.
+/// Returns packets of many shapes.
 fn shapes(family: usize) -> Vec<(String, Vec<u8>)> {
     let icmp_protocol = [Protocol::ICMP, Protocol::ICMPV6][family];
     let mut contents: Vec<(String, Vec<u8>)> = Vec::new();
@@ -400,7 +401,8 @@ fn shapes(family: usize) -> Vec<(String, Vec<u8>)> {
     all
 }
 
-/// What connections take is counted as well, under placements with and without a second receiver.
+/// Packets taken by connections are counted as well, under placements with and without a second
+/// receiver.
 #[test]
 fn packets_of_connections_are_counted() {
     for placement in [Placement::Thread, Placement::Split, Placement::Packet(2), Placement::Connection(2)] {
@@ -430,7 +432,7 @@ fn packets_of_connections_are_counted() {
                 std::thread::yield_now();
             }
             assert!(stack.count_of(Count::Taken) >= 8, "{placement}");
-            // Nothing went wrong.
+            // There were no errors.
             for count in Count::ALL.into_iter().filter(|count| count.is_drop() && *count != Count::Unwanted) {
                 assert_eq!(stack.count_of(count), 0, "{placement}: {}", count.name());
             }

@@ -133,14 +133,14 @@ fn without_channels_the_stream_has_an_error() {
     let _server = stack(other, ADDRESSES[1]);
     let stream = client.connect((ADDRESSES[1], PORT).into()).expect("connected");
     assert_eq!(ReplicatedSender::begin(vec![stream], Scheduling::FirstCome).err(), Some(ReplicatedError::NeedsThread));
-    // Two streams of one channel each are not one of two.
+    // Two streams of one channel each do not form one stream of two channels.
     let other = ReplicatedSender::begin(vec![ours.remove(1)], Scheduling::FirstCome).expect("a channel");
     let mut sender = ReplicatedSender::begin(ours, Scheduling::FirstCome).expect("a channel");
     for sender in [&mut sender, &mut { other }] {
         sender.write(Bytes::from_static(b"hello")).expect("it has a channel");
     }
     assert_eq!(ReplicatedReceiver::begin(theirs).err(), Some(ReplicatedError::Mixed));
-    // The peer has gone.
+    // The peer is gone.
     let mut result = Ok(());
     while result.is_ok() {
         result = sender.write(pattern(100_000, 1).into());

@@ -1,5 +1,5 @@
-//! Our TCP against the kernel's for long, and with many connections, at the round trips of one host:
-//! microseconds. Random sizes and ends by seed. Skipped without root.
+//! Long runs of our TCP against the kernel's, and with many connections, at the round trips of one
+//! host: microseconds. The seed determines random sizes and ends. Skipped without root.
 #![expect(clippy::disallowed_methods, reason = "stands for programs of the kernel's stack")]
 
 use std::io::{self, Read, Write};
@@ -23,16 +23,16 @@ const PORT: u16 = 80;
 /// The threads that open connections in each direction, and those that accept.
 const THREADS: usize = 2;
 
-/// Seconds of the soak in the long tests; others run a share.
+/// Duration of the soak in seconds in the long tests; other tests run a share of it.
 const SOAK_SECONDS: u64 = 600;
 
 /// The largest transfer of one direction.
 const LEN_MAX: usize = 4 << 20;
 
-/// A connection that does not end within this time hangs.
+/// Time limit of a connection; one that does not end within it hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What a stream of either stack can do.
+/// Common interface of the streams of both stacks.
 trait Stream: Sync {
     fn read(&self, buffer: &mut [u8]) -> io::Result<usize>;
     fn write(&self, bytes: &[u8]) -> io::Result<()>;
@@ -67,12 +67,12 @@ impl Stream for std::net::TcpStream {
     }
 
     fn finish(&self) {
-        // It may have been reset.
+        // The connection may have been reset.
         let _reset = self.shutdown(Shutdown::Write);
     }
 }
 
-/// How the opener ends its connection.
+/// The way in which the opener ends its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     /// After both directions.
@@ -83,7 +83,7 @@ enum End {
     Last,
 }
 
-/// What happens on a connection. The opener says it first.
+/// The course of a connection. The opener announces it first.
 #[derive(Debug, Clone, Copy)]
 struct Exchange {
     up: usize,
@@ -118,7 +118,7 @@ impl Exchange {
     }
 }
 
-/// Reads `len` bytes, which must be those of `data`; an error before.
+/// Reads `len` bytes, which must equal those of `data`; returns an error if they end before.
 fn expect_bytes(stream: &dyn Stream, data: &[u8], len: usize) -> io::Result<()> {
     let (mut memory, mut at) = (vec![0; 64 << 10], 0);
     while at < len {
@@ -133,7 +133,7 @@ fn expect_bytes(stream: &dyn Stream, data: &[u8], len: usize) -> io::Result<()> 
     Ok(())
 }
 
-/// One connection, as its opener.
+/// Runs one connection as its opener.
 fn open(stream: &dyn Stream, exchange: Exchange, data: &[u8]) -> io::Result<()> {
     thread::scope(|scope| {
         let writing = scope.spawn(|| {
@@ -154,7 +154,7 @@ fn open(stream: &dyn Stream, exchange: Exchange, data: &[u8]) -> io::Result<()> 
     })
 }
 
-/// One connection, as its acceptor. False after the last one.
+/// Runs one connection as its acceptor. Returns false after the last one.
 fn serve(stream: &dyn Stream, data: &[u8]) -> bool {
     let mut header = [0; HEADER_LEN];
     let mut at = 0;

@@ -51,7 +51,7 @@ pub(crate) fn exchange(stream: &TcpStream, bytes: &[u8]) -> Vec<u8> {
     })
 }
 
-/// The same for a socket of the kernel.
+/// Exchanges data like [`exchange`], for a socket of the kernel.
 pub(crate) fn exchange_with_kernel(stream: &std::net::TcpStream, bytes: &[u8]) -> Vec<u8> {
     std::thread::scope(|scope| {
         scope.spawn(move || {
@@ -120,12 +120,12 @@ pub(crate) fn beside_kernel(placement: Placement, test: impl FnOnce(Listening) +
     beside_kernel_over(placement.driver_count(), configure, Listen::default(), test);
 }
 
-/// As [`beside_kernel`], with a listening port of the test.
+/// Runs `test` like [`beside_kernel`], with a listening port of the test.
 pub(crate) fn beside_kernel_with(bounds: Listen, test: impl FnOnce(Listening) + Send + 'static) {
     beside_kernel_over(1, |config| config, bounds, test);
 }
 
-/// As [`beside_kernel_with`], over a device with this many queues.
+/// Runs `test` like [`beside_kernel_with`], over a device with this many queues.
 fn beside_kernel_over(
     queues: usize,
     configure: impl FnOnce(TcpStackConfig) -> TcpStackConfig + Send + 'static,
@@ -285,8 +285,8 @@ fn what_was_written_before_a_stream_is_dropped_arrives() {
         Listening::start(config.with_tcp(tcp))
     };
     let (client, server) = (stack(one, KERNEL[0]), stack(other, STACK[0]));
-    // Both sides together hold 10 MiB: buffers of 4 MiB and queues of 1 MiB. So half a mebibyte waits in
-    // the queue of the sender until something is read.
+    // Both sides together hold 10 MiB: buffers of 4 MiB and queues of 1 MiB. Therefore half a
+    // mebibyte waits in the queue of the sender until something is read.
     let bytes = pattern(19 << 19, 1);
     let sending = client.connect((STACK[0], 80).into()).expect("connected");
     (&sending).write_all(&bytes).expect("there is space");

@@ -24,7 +24,7 @@ pub(crate) struct Variant {
 }
 
 impl Variant {
-    /// How many drivers the placement has.
+    /// Returns the number of drivers of the placement.
     pub(crate) fn driver_count(self) -> usize {
         self.placement.driver_count()
     }
@@ -37,7 +37,7 @@ pub(crate) struct World {
     pub(crate) client_tls: Arc<rustls::ClientConfig>,
 }
 
-/// No test takes that long on any machine; beyond it, something hangs.
+/// Time limit that no test reaches on any machine; beyond it, something hangs.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl World {
@@ -56,7 +56,7 @@ impl World {
         EndpointConfig::loopback().with_placement(self.variant.placement)
     }
 
-    /// The same with another limit for handshakes.
+    /// Returns the same configuration with another limit for handshakes.
     pub(crate) fn config_with_handshake_timeout(&self, handshake_timeout: Duration) -> EndpointConfig {
         let mut config = self.config();
         config.transport.handshake_timeout = handshake_timeout.into();
@@ -71,7 +71,7 @@ impl World {
         }
     }
 
-    /// An endpoint that accepts.
+    /// Returns an endpoint that accepts.
     pub(crate) fn server(&self, config: EndpointConfig) -> Endpoint {
         self.server_at(config, 0)
     }
@@ -90,7 +90,7 @@ impl World {
         Endpoint::with_sockets(config, vec![socket]).unwrap()
     }
 
-    /// An endpoint that only connects.
+    /// Returns an endpoint that only connects.
     pub(crate) fn client(&self, config: EndpointConfig) -> Endpoint {
         let count = config.placement.driver_count();
         Endpoint::with_sockets(config, (0..count).map(|_| self.socket(0)).collect()).unwrap()
@@ -101,8 +101,8 @@ impl World {
     }
 }
 
-/// Runs a server and a client to their ends, each on its own thread. The server gets each
-/// connection that comes, until the client is done.
+/// Runs a server and a client to their ends, each on its own thread. The server gets each incoming
+/// connection, until the client is done.
 pub(crate) fn serve<T: Send>(
     world: &World,
     config: EndpointConfig,

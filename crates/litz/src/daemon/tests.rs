@@ -1,4 +1,4 @@
-//! Daemons that pass memory, know no rings, have no memory left, or end.
+//! Daemons that pass memory, do not support rings, have no memory left, or end.
 #![expect(clippy::disallowed_methods, reason = "stands for a daemon, and for the kernel's connections")]
 
 use std::io::{self, ErrorKind, Read, Write};
@@ -15,14 +15,14 @@ use tempfile::TempDir;
 
 use super::{Daemon, UNANSWERED_MAX};
 
-/// Where a daemon listens.
+/// Place at which a daemon listens.
 struct Place {
     listener: OwnedFd,
     path: PathBuf,
     _folder: TempDir,
 }
 
-/// A program, as the daemon sees it.
+/// A program from the daemon's point of view.
 struct Program(OwnedFd);
 
 impl Place {
@@ -38,7 +38,8 @@ impl Place {
         Daemon::connect(&self.path, "test")
     }
 
-    /// The next program, as a daemon sees it that does not know rings: to it, a request for them is malformed.
+    /// Accepts the next program like a daemon that does not support rings: to it, a request for
+    /// them is malformed.
     fn welcome_by_old_daemon(&self) -> Program {
         for _ in 0..UNANSWERED_MAX {
             self.welcome().connect(SocketFrom::Rings);
@@ -46,7 +47,7 @@ impl Place {
         self.welcome()
     }
 
-    /// The next program, which is accepted.
+    /// Accepts the next program.
     fn welcome(&self) -> Program {
         let program = Program(accept(&self.listener).unwrap());
         assert!(matches!(program.request(), Some(Request::Hello { program }) if program.as_str() == "test"));
@@ -63,7 +64,7 @@ impl Program {
         (len > 0).then(|| Request::decode(&buffer[..len]).unwrap())
     }
 
-    /// The number of the next request, which is one for a connection.
+    /// Returns the number of the next request, which must be one for a connection.
     fn connect(&self, expected: SocketFrom) -> u32 {
         match self.request() {
             Some(Request::Connect { number, socket, .. }) if socket == expected => number,
@@ -99,7 +100,7 @@ fn failed(number: u32, reason: Reason) -> Reply {
     Reply::Failed { number, failure: Failure::new(reason, "as the test wants") }
 }
 
-/// Runs a daemon and a program beside each other. Returns what both return.
+/// Runs a daemon and a program in parallel. Returns what both return.
 fn run_both<D: Send, P>(daemon: impl FnOnce(&Place) -> D + Send, program: impl FnOnce(&Place) -> P) -> (D, P) {
     let place = Place::new();
     std::thread::scope(|scope| {
@@ -124,7 +125,7 @@ fn a_daemon_that_shares_memory_gets_and_gives_all_bytes() {
         let daemon = place.connect().unwrap();
         let stream = daemon.open("example:80").unwrap();
         assert!(stream.shares_memory());
-        // Streams go on without it.
+        // Streams continue without it.
         drop(daemon);
         let (mut read, mut write) = stream.split();
         let bytes: Vec<u8> = (0..1_000_000_u32).map(|number| (number % 251) as u8).collect();
@@ -295,7 +296,7 @@ fn those_who_wait_learn_that_the_daemon_has_ended() {
         let program = place.welcome();
         let rings = program.pass_rings(program.connect(SocketFrom::Rings));
         program.connect(SocketFrom::Rings);
-        // As when it is killed: the kernel closes all.
+        // The kernel closes everything, as when the daemon is killed.
         std::fs::remove_file(&place.path).unwrap();
         drop((program, rings));
     };

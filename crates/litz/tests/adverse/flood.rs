@@ -1,6 +1,7 @@
-//! A hundred thousand datagrams of garbage a second. The benchmark `benches/flood.rs` measures the
-//! remaining goodput on an idle machine. These tests prove that the flood arrived, that all data is
-//! delivered, and that goodput does not collapse, also while other programs use the processors.
+//! A flood of a hundred thousand garbage datagrams per second. The benchmark `benches/flood.rs`
+//! measures the remaining goodput on an idle machine. These tests prove that the flood arrived,
+//! that all data is delivered, and that goodput does not collapse, also while other programs use
+//! the processors.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,15 +9,15 @@ use units::{Duration, Rate};
 
 use crate::garbage::{FLOOD_RATE, Kind, Plan, Target, transfer};
 
-/// As short as possible with a meaningful result.
+/// Duration of a run, as short as possible with a meaningful result.
 const SPAN: Duration = Duration::from_millis(1_500);
 
 /// Half of what a core of any age carries with unoptimised code: a processor without spare capacity
 /// for the flood would measure itself and not the flood.
 const CAP: Rate = Rate::from_mbps(200);
 
-/// What the flood leaves of the goodput, at least. That of two short runs differs by more than a factor of two on a
-/// busy machine.
+/// Minimum share of the goodput that remains under the flood. The goodput of two short runs differs
+/// by more than a factor of two on a busy machine.
 const LEFT_MIN: f64 = 0.1;
 
 /// Floods run one at a time, so that their results are comparable.
@@ -28,11 +29,12 @@ fn check_flood(kind: Kind) {
     let under = transfer(plan);
     let baseline = transfer(Plan { target: Target::Elsewhere, ..plan });
     for run in [&under, &baseline] {
-        // A busy machine may not process all of it.
+        // A busy machine may not process all datagrams.
         let least = (FLOOD_RATE / 5) as f64 * run.span.as_secs_f64();
         assert!(run.offered as f64 >= least, "{kind:?}: no flood: {} datagrams in {}", run.offered, run.span);
     }
-    // The kernel drops what finds no space in the socket while the thread waits for a processor.
+    // The kernel drops datagrams that exceed the socket's space while the thread waits for a
+    // processor.
     let least = under.offered / 5;
     assert!(under.taken >= least, "{kind:?}: {} of {} datagrams arrived", under.taken, under.offered);
     assert!(baseline.taken * 100 < under.taken, "{kind:?}: {} datagrams of garbage", baseline.taken);

@@ -38,7 +38,7 @@ fn unread_datagrams_are_replaced_by_newer_ones() {
     let ours = world.connect(&client, server.local_addr());
     let theirs = server.accept().unwrap();
     let mut number = 0_u64;
-    // Enough to fill both several times, however many are dropped at the full send queue.
+    // This is enough to fill both several times, however many are dropped at the full send queue.
     while theirs.stats().receive.datagrams_dropped < 10_000 {
         for _ in 0..1_000 {
             let mut datagram = vec![0; LEN];
@@ -88,7 +88,8 @@ fn a_sender_of_many_datagrams_waits_for_space_and_loses_none_in_its_own_queues()
             numbers.extend(taken.drain(..).map(|datagram| u64::from_be_bytes(datagram.data[..8].try_into().unwrap())));
         }
         assert!(numbers.is_sorted());
-        // A receiver that is slow for a moment loses the oldest; the sender's queues lose nothing.
+        // A receiver that is slow for a moment loses the oldest datagrams; the sender's queues lose
+        // nothing.
         let missing = COUNT - numbers.len() as u64;
         // The sender finds the last losses some acknowledgements after the last datagram has arrived.
         let known = || theirs.stats().receive.datagrams_dropped + ours.stats().send.datagrams_lost;
@@ -182,7 +183,7 @@ fn unaccepted_clients_are_delayed_and_served_later() {
     let world = World::new(VARIANT);
     let server = world.server(world.config().with_half_open_max(WAITING_MAX));
     let mut config = world.config_with_handshake_timeout(TEST_TIMEOUT);
-    // So that they retry soon.
+    // They then retry soon.
     config.transport.initial_rtt = units::Duration::from_millis(10);
     let client = world.client(config);
     let connected = AtomicUsize::new(0);

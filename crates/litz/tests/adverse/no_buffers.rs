@@ -14,7 +14,7 @@ use crate::world::{Variant, Wire, World, pattern};
 
 const LEN: usize = 8 << 20;
 
-/// The error that the system returns for the send with this number, if it refuses.
+/// Error that the system returns for the send with this number, if it refuses.
 type Choose = fn(u64) -> Option<SendError>;
 
 #[expect(clippy::disallowed_methods, reason = "a test in which one side waits while the other is notified")]

@@ -36,8 +36,8 @@ fn sleep(span: Duration) {
     std::thread::sleep(span);
 }
 
-/// A stream from one end to the other; after a third of it both applications make no call for
-/// `pause`. Returns the reason if not everything arrived.
+/// Transfers a stream from one end to the other; after a third of it both applications make no call
+/// for `pause`. Returns the reason if not everything arrived.
 fn transfer_with_pause(ends: &Ends, pause: Duration) -> Result<(), String> {
     const LEN: usize = 3 << 20;
     let halfway = &AtomicBool::new(false);

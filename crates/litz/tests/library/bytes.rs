@@ -126,10 +126,10 @@ pub(crate) fn two_hundred_streams_at_once_all_arrive(variant: Variant) {
 #[expect(clippy::disallowed_methods, reason = "a wait inside a call of the library would drive the engine")]
 pub(crate) fn a_flush_sends_the_tail_of_a_long_write(variant: Variant) {
     const ROUNDS: usize = 60;
-    // Only one in so many is checked. The others keep the round trips short, so that a window and a
-    // pace of that time hold everything that is written at once.
+    // Only one in `LOOK_EVERY` is checked. The others keep the round trips short, so that a window
+    // and a pace of that time hold everything that is written at once.
     const LOOK_EVERY: usize = 12;
-    // More than a batch, and no whole number of them.
+    // The length is more than a batch, and not a whole number of batches.
     const LEN: usize = 100_000;
     let world = World::new(variant);
     let arrived = AtomicUsize::new(0);

@@ -12,12 +12,12 @@ use crate::world::{TEST_TIMEOUT, Variant, World, pattern, serve};
 
 const BURST: u64 = 16 << 10;
 
-/// A byte in a microsecond.
+/// Returns a limit of one byte per microsecond.
 fn limit() -> RateLimit {
     RateLimit::new(Rate::from_mbps(8), BURST).unwrap()
 }
 
-/// Sends `bytes` by `send`, waits until they were read, and returns the duration.
+/// Sends `bytes` with `send`, waits until they were read, and returns the duration.
 fn timed(variant: Variant, bytes: usize, send: impl FnOnce(&Connection, Bytes) + Send) -> units::Duration {
     let world = World::new(variant);
     let data = pattern(bytes, 1);
@@ -66,7 +66,7 @@ pub(crate) fn rates_of_streams_messages_and_connections_are_kept(variant: Varian
     });
     assert!(took >= least, "a connection: {took} of {least} and more");
     let took = timed(variant, LEN, |connection, data| {
-        // A hundred thousand seconds, if it stayed.
+        // This would take a hundred thousand seconds if the limit stayed.
         connection.set_rate(Some(RateLimit::new(Rate::from_bps(16), 1200).unwrap())).unwrap();
         connection.send_message(data).unwrap();
         connection.set_rate(None).unwrap();
@@ -90,7 +90,7 @@ pub(crate) fn urgent_messages_overtake_those_that_wait(variant: Variant) {
         },
         |client, address| {
             let connection = world.connect(client, address);
-            // Ten seconds for all of them.
+            // All of them together take ten seconds.
             connection.set_rate(Some(RateLimit::new(Rate::from_bps(2_400_000), BURST).unwrap())).unwrap();
             for _ in 0..MESSAGES {
                 connection.send_message(vec![0; LEN].into()).unwrap();
@@ -108,7 +108,8 @@ pub(crate) fn messages_that_cannot_be_sent_block_no_others(variant: Variant) {
     let slow = RateLimit::new(Rate::from_bps(16), 1200).unwrap();
     let classes = [
         Class::default().with_paths(PathSet::only(&[PathId(7)]).unwrap()),
-        // Some of each arrives, so that partial messages do not fill the receiver's reassembly.
+        // Some bytes of each arrive, so that partial messages do not fill the receiver's
+        // reassembly.
         Class::of_priority(1).with_rate(slow),
     ];
     for class in classes {
@@ -157,9 +158,10 @@ pub(crate) fn urgent_messages_get_a_stream_despite_many_small_ones(variant: Vari
         },
         |client, address| {
             let connection = world.connect(client, address);
-            // Fifty of them in a second. All of the burst is used before the urgent one comes.
+            // The limit permits fifty of them per second. All of the burst is used before the
+            // urgent one comes.
             connection.set_rate(Some(RateLimit::new(Rate::from_bps(4_000), 1200).unwrap())).unwrap();
-            // More than the peer's stream limit.
+            // The number exceeds the peer's stream limit.
             for _ in 0..1_100 {
                 connection.send_message(vec![0; 10].into()).unwrap();
             }

@@ -40,7 +40,7 @@ pub(crate) fn dropping_a_side_of_a_stream_notifies_the_peer(variant: Variant) {
             let connection = world.connect(client, address);
             let mut cut_off = connection.open_uni().unwrap();
             cut_off.write_all(b"part").unwrap();
-            // After the server has received the data, because a reset may overtake it.
+            // This happens after the server has received the data, because a reset may overtake it.
             assert!(connection.accept_uni().unwrap().read_chunk().unwrap().is_none());
             drop(cut_off);
 
@@ -116,7 +116,7 @@ pub(crate) fn the_last_handle_closes_and_a_close_carries_code_and_reason(variant
 }
 
 /// The last datagram of the handshake and a close may be received in one turn of the driver. The
-/// client connects then as in two: it learns of the close afterwards.
+/// client then connects as in two turns: it learns of the close afterwards.
 pub(crate) fn a_connection_closed_at_once_was_connected(variant: Variant) {
     let world = World::new(variant);
     let full = Closed::ByPeer { code: 9, reason: "full".into() };
@@ -186,7 +186,7 @@ pub(crate) fn a_wrong_host_and_a_wrong_family_have_different_errors(variant: Var
             let Closed::Tls { by_peer: false, reason, .. } = &error else { panic!("{error:?}") };
             let wrong = tls.wrong_host().expect("the handshake failed because of the key");
             assert_eq!(*reason, wrong.to_string());
-            // The user reads the whole message: which key was expected, which came, what to do.
+            // The user reads the whole message: the expected key, the received key, and the remedy.
             let message = error.to_string();
             assert!(message.contains(&other.public().fingerprint().to_string()), "{message}");
             assert!(message.contains(&wrong.presented.to_string()), "{message}");

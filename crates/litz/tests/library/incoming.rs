@@ -1,4 +1,4 @@
-//! Attempts to connect, which the application sees before the handshake, and addresses that clients
+//! Connection attempts, which the application sees before the handshake, and addresses that clients
 //! have proved before.
 
 use std::time::Duration;
@@ -12,7 +12,7 @@ fn assert_refused(result: Result<Connection, Closed>) {
     assert_eq!(reason.code, ErrorCode::CONNECTION_REFUSED);
 }
 
-/// The next attempt that is not a repetition of one of these.
+/// Returns the next attempt that does not repeat one of these.
 fn next(server: &Endpoint, seen: &mut Vec<litz::ConnectionId>) -> Incoming {
     loop {
         let incoming = server.accept_incoming().unwrap();
@@ -129,7 +129,7 @@ pub(crate) fn attempts_are_bounded_and_expire(variant: Variant) {
         while !client.is_finished() {
             assert!(server.accept_timeout(Duration::from_millis(10)).unwrap().is_none());
         }
-        // Too late.
+        // This is too late.
         held.accept();
         assert!(server.accept_timeout(Duration::from_millis(10)).unwrap().is_none());
     });

@@ -10,7 +10,7 @@ use net::MonotonicClock;
 
 use crate::world::{TEST_TIMEOUT, Variant, World, pattern, serve};
 
-/// Answers every bidirectional stream with what came on it, until the connection ends.
+/// Answers every bidirectional stream with its own content, until the connection ends.
 fn echo_all(connection: &Connection) {
     while let Ok((mut send, mut recv)) = connection.accept_bi() {
         let mut all = Vec::new();
@@ -20,20 +20,20 @@ fn echo_all(connection: &Connection) {
     }
 }
 
-/// All of them have more to send until each has received its part, so one that is never served
-/// while others have something would never get there. How even the shares are is another question:
-/// `engine/tests/fairness.rs` asks it without the system's scheduler in between, and the benchmark
-/// `fairness` with it.
+/// All of them have more to send until each has received its part, so a connection that is never
+/// served while others have data would never get there. The evenness of the shares is another
+/// question: `engine/tests/fairness.rs` examines it without the system's scheduler in between, and
+/// the benchmark `fairness` with it.
 pub(crate) fn sixty_four_connections_share_one_driver_and_each_gets_its_share(variant: Variant) {
     const CONNECTIONS: usize = 64;
     const PART: usize = 256 << 10;
     const CHUNK: usize = 64 << 10;
     let world = World::new(variant);
-    // Connections that have received their part.
+    // Number of connections that have received their part.
     let served = AtomicUsize::new(0);
     // Bytes of all of them together.
     let (sent, received) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    // Little in flight, so that no queue overflows: this tests the driver's scheduling, not
+    // Little data is in flight, so that no queue overflows: this tests the driver's scheduling, not
     // congestion control.
     let mut config = world.config();
     config.transport.stream_window = 32 << 10;
@@ -98,8 +98,8 @@ pub(crate) fn an_unread_stream_stalls_no_other_stream_and_no_other_connection(va
         &world,
         world.config(),
         |server| {
-            // Several drivers may accept them in any order; the first byte of a stream says whose
-            // it is.
+            // Several drivers may accept them in any order; the first byte of a stream identifies
+            // its connection.
             let mut accepted = [(); 2].map(|()| {
                 let connection = server.accept().unwrap();
                 let mut stream = connection.accept_uni().unwrap();
@@ -176,8 +176,8 @@ pub(crate) fn flow_control_stops_a_writer_before_memory_grows(variant: Variant) 
                 }
                 before = now;
             }
-            // Its outbox, the connection's send buffer, what credit the peer gave, the reader's
-            // inbox, a chunk each.
+            // The bound: its outbox, the connection's send buffer, the credit from the peer, the
+            // reader's inbox, and a chunk each.
             let bound = WINDOW + SEND_BUFFER + WINDOW + WINDOW + 4 * CHUNK;
             assert!(before <= bound, "{before} bytes were taken, {bound} should be the most");
             assert!(before >= WINDOW, "{before} bytes are less than the reader's inbox holds");

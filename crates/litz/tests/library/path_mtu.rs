@@ -21,7 +21,7 @@ pub(crate) fn datagrams_grow_to_what_the_path_carries(variant: Variant) {
                 assert!(chunk.iter().all(|byte| *byte == 7));
                 len += chunk.len() as u64;
             }
-            // The client says how much it was.
+            // The client reports the amount.
             let mut said = [0; 8];
             connection.accept_uni().unwrap().read_exact(&mut said).unwrap();
             assert_eq!(u64::from_be_bytes(said), len);

@@ -1,4 +1,4 @@
-//! The application learns what becomes of the paths that it requests.
+//! The application learns the outcome of the paths that it requests.
 
 use std::net::SocketAddr;
 
@@ -9,12 +9,12 @@ use litz::{
 
 use crate::world::{TEST_TIMEOUT, Variant, World};
 
-/// A configuration with this many paths at a time.
+/// Returns a configuration with this many paths at a time.
 fn paths(world: &World, paths_max: u32) -> EndpointConfig {
     world.config().with_transport(TransportConfig::default().with_max_paths(paths_max))
 }
 
-/// The first event that `choose` takes; the others are dropped.
+/// Returns the first event that `choose` accepts; the others are dropped.
 fn wait_for<T>(connection: &Connection, mut choose: impl FnMut(PathEvent) -> Option<T>) -> T {
     loop {
         let event = connection.next_path_event_timeout(TEST_TIMEOUT).unwrap().expect("an event in time");
@@ -24,8 +24,8 @@ fn wait_for<T>(connection: &Connection, mut choose: impl FnMut(PathEvent) -> Opt
     }
 }
 
-/// The client and the server of a connection whose sides allow this many paths, and the server's
-/// address.
+/// Returns the client and the server of a connection whose sides allow this many paths, and the
+/// server's address.
 fn pair(world: &World, [ours, theirs]: [u32; 2]) -> (Endpoint, Connection, Endpoint, Connection, SocketAddr) {
     let server = world.server(paths(world, theirs));
     let client = world.client(paths(world, ours));
@@ -39,7 +39,7 @@ fn pair(world: &World, [ours, theirs]: [u32; 2]) -> (Endpoint, Connection, Endpo
     (client, here, server, there, address)
 }
 
-/// Closes the connection when it is dropped, also if the test fails: the scope waits for its end.
+/// Closes the connection when it is dropped, even if the test fails: the scope waits for its end.
 struct CloseOnDrop<'a>(&'a Connection);
 
 impl Drop for CloseOnDrop<'_> {
@@ -82,7 +82,8 @@ pub(super) fn a_request_beyond_our_limit_is_refused_with_an_event(variant: Varia
     assert_eq!(end, Some(Closed::Local));
 }
 
-/// A peer that allows fewer paths does not refuse; the request waits, and the application knows.
+/// A peer that allows fewer paths does not refuse; the request waits, and the application is
+/// notified.
 pub(super) fn a_request_beyond_the_peers_limit_waits_with_an_event(variant: Variant) {
     let world = World::new(variant);
     let (_client, here, _server, there, address) = pair(&world, [4, 2]);

@@ -15,7 +15,7 @@ pub(crate) fn datagrams_arrive_unchanged(variant: Variant) {
         world.config(),
         |server| {
             let connection = server.accept().unwrap();
-            // Echoes, so that the client sends no faster than this reads.
+            // The server echoes, so that the client sends no faster than this reads.
             for _ in 0..COUNT {
                 let datagram = connection.recv_datagram_timeout(TEST_TIMEOUT).unwrap().expect("nothing is lost here");
                 connection.send_datagram(datagram).unwrap();
@@ -60,7 +60,7 @@ pub(crate) fn a_peer_that_takes_no_datagrams_is_known(variant: Variant) {
 
 pub(crate) fn messages_arrive_whole_and_each_once(variant: Variant) {
     const LEN_MAX: usize = 3 << 20;
-    // More than a message a stream at a time, more bytes than the queues hold.
+    // The number exceeds one message per stream at a time, and the bytes exceed the queues.
     let lens: Vec<usize> = (0..400).map(|index| index * 37 % 4000).chain([LEN_MAX, LEN_MAX, LEN_MAX, 0]).collect();
     let world = World::new(variant);
     let config = world.config().with_message_len_max(LEN_MAX);
