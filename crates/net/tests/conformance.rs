@@ -154,7 +154,7 @@ fn several_buffers_are_filled_by_one_call(backend: &Backend) {
     let mut memory = [[0_u8; 64]; 5];
     let mut buffers: Vec<&mut [u8]> = memory.iter_mut().map(|buffer| &mut buffer[..]).collect();
     let mut metas = [RecvMeta::default(); 3];
-    // As many as there are metas, then the rest.
+    // The first call fills all metas, the second returns the rest.
     assert_eq!(receiver.recv(&mut buffers, &mut metas).unwrap(), 3);
     assert_eq!(metas.map(|meta| meta.len), [1, 2, 3]);
     assert_eq!(buffers[2][..3], [3; 3]);

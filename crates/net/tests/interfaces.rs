@@ -15,7 +15,8 @@ use net::{
     DatagramSocket, Interface, MonotonicClock, RecvMeta, Transmit, UdpSocket, UdpSocketOptions, interfaces, reachable,
 };
 
-/// Enough that the hosts' own packets (neighbour discovery) do not matter.
+/// Number of datagrams, large enough that the hosts' own packets (neighbour discovery) do not
+/// matter.
 const DATAGRAMS: u64 = 50;
 const OTHER_PACKETS_MAX: u64 = 20;
 
@@ -61,7 +62,7 @@ fn the_table_lists_every_device_with_state_and_addresses() {
     assert!(on.addresses.iter().all(|address| address.scope_id == 0 || address == link_local));
 }
 
-/// The table after the kernel has updated the carrier states, which takes up to a second.
+/// Returns the table after the kernel has updated the carrier states, which takes up to a second.
 fn settled_table(host: &Namespace) -> Vec<Interface> {
     let clock = MonotonicClock::start();
     loop {
@@ -115,7 +116,7 @@ fn routes_are_checked_per_device() {
     ask("10.77.3.1:0", None, "192.0.2.1:9").expect("without a device any route counts");
     ask("10.77.3.1:0", None, "198.51.100.1:9").expect_err("a prohibiting route");
     ask("10.77.9.9:0", Some("c1"), "10.77.1.2:9").expect_err("not a local address");
-    // A rule for the address, as on hosts with two providers: then the second device has a route as
+    // Hosts with two providers have a rule for the address: then the second device has a route as
     // well.
     host.ip("route add default via 10.77.3.254 table 300");
     host.ip("rule add from 10.77.3.1 lookup 300");
@@ -124,7 +125,7 @@ fn routes_are_checked_per_device() {
     ask("10.77.3.1:0", Some("c3"), "203.0.113.1:9").expect_err("the device is down");
 }
 
-/// Rules by marks, as those of a tunnel that gets all packets but its own.
+/// The rules select by marks, like those of a tunnel that gets all packets but its own.
 #[test]
 fn marked_packets_have_the_routes_of_their_rules() {
     if !available() {
@@ -185,7 +186,7 @@ fn packets_use_the_device_of_their_socket() {
     }
 }
 
-/// The source of the next datagram.
+/// Returns the source of the next datagram.
 fn arrival(socket: &mut UdpSocket) -> SocketAddr {
     let clock = MonotonicClock::start();
     let mut buffer = vec![0; net::RECV_BUFFER_BYTES];
@@ -206,10 +207,10 @@ fn a_table_that_is_removed_after_others_is_noticed() {
     Namespace::new("watch").inside(|| {
         let mut watch = RoutingWatch::open().unwrap();
         watch.watch_table("wanted").unwrap();
-        // The kernel joins the reports: these come before that of the table.
+        // The kernel joins the reports: these precede the report of the table.
         let rules: String = (0..40).map(|host| format!("ip daddr 192.0.2.{host} accept\n")).collect();
         match nftables::apply(&format!("table inet earlier {{\nchain rules {{\n{rules}}}\n}}\n")) {
-            // As without the program `ip`.
+            // The program `ip` is missing in the same way.
             Err(NftError::Program(_)) => return,
             made => made.unwrap(),
         }

@@ -153,7 +153,7 @@ mod tests {
         for len in 0..answer.len() {
             assert_eq!(alias_in(&answer[..len]), None, "{len} bytes");
         }
-        // A length that leads nowhere.
+        // This length leads nowhere.
         answer[before..before + 2].fill(0);
         assert_eq!(alias_in(&answer), None);
         // The kind lies in another attribute.

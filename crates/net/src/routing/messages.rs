@@ -303,10 +303,10 @@ mod tests {
                 let rule = Rule { family, priority, packets: packets.clone(), table };
                 let mut message = rule_message(&rule);
                 assert_eq!(rule_setting(&message), Some(rule.clone()));
-                // The kernel tells this of each rule.
+                // The kernel includes these attributes in each rule.
                 message.attributes.push(RuleAttribute::FwMask(u32::MAX));
                 assert_eq!(rule_setting(&message), Some(rule));
-                // Rules of other programs.
+                // These are rules of other programs.
                 message.attributes.push(RuleAttribute::Iifname("eth0".to_owned()));
                 assert_eq!(rule_setting(&message), None);
                 message.attributes.pop();

@@ -11,7 +11,7 @@ fn send(socket: &mut dyn DatagramSocket, destination: SocketAddr, contents: &[u8
     socket.send(&Transmit { destination, source_ip: None, ecn: None, contents, segment_size: None })
 }
 
-/// The datagrams that have arrived: sources, destinations and contents.
+/// Returns the datagrams that have arrived: sources, destinations and contents.
 fn received(socket: &mut dyn DatagramSocket) -> Vec<(RecvMeta, Vec<u8>)> {
     let mut memory = vec![vec![0; RECV_BUFFER_BYTES]; 8];
     let mut buffers: Vec<&mut [u8]> = memory.iter_mut().map(|buffer| &mut buffer[..]).collect();

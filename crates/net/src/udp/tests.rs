@@ -113,7 +113,8 @@ fn a_port_can_be_shared_with_reuse_port() {
 #[test]
 fn a_socket_that_gets_any_port_shares_it_with_no_stranger() {
     let shared = UdpSocketOptions { reuse_port: true, ..UdpSocketOptions::new((Ipv4Addr::LOCALHOST, 0).into()) };
-    // Of 28,000 ports. If two sockets could get the same one, about six pairs of each round would.
+    // There are 28,000 ports. If two sockets could get the same one, about six pairs of each round
+    // would.
     for _ in 0..2 {
         let sockets: Vec<UdpSocket> = (0..600).map(|_| UdpSocket::open(&shared).unwrap()).collect();
         let mut ports: Vec<u16> = sockets.iter().map(|socket| socket.local_addr().unwrap().port()).collect();

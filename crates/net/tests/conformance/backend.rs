@@ -7,7 +7,7 @@ use net::{
     DatagramSocket, Ecn, MemoryNetwork, MonotonicClock, RECV_BUFFER_BYTES, RecvMeta, UdpSocket, UdpSocketOptions,
 };
 
-/// Loopback takes microseconds; the limit is for a machine under load.
+/// Time limit for arrivals. Loopback takes microseconds; the limit is for a machine under load.
 const RECEIVE_TIMEOUT: units::Duration = units::Duration::from_secs(10);
 
 pub(crate) enum Backend {
@@ -31,7 +31,7 @@ impl Backend {
         }
     }
 
-    /// `None` if this backend has no such address.
+    /// Opens a socket; returns `None` if this backend has no such address.
     pub(crate) fn try_open(&self, bind: SocketAddr) -> Option<Box<dyn DatagramSocket>> {
         match self {
             Self::Udp => Some(Box::new(UdpSocket::open(&UdpSocketOptions::new(bind)).ok()?)),
@@ -39,7 +39,7 @@ impl Backend {
         }
     }
 
-    /// Waits until sent datagrams have certainly arrived, where no event shows it.
+    /// Waits until sent datagrams have certainly arrived, where no event indicates it.
     pub(crate) fn settle(&self) {
         if matches!(self, Self::Udp) {
             pause(Duration::from_millis(50));

@@ -61,19 +61,19 @@ impl Namespace {
         self.inside(|| std::fs::write(&path, value).unwrap_or_else(|error| panic!("{path}: {error}")));
     }
 
-    /// A command that runs inside the namespace.
+    /// Returns a command that runs inside the namespace.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name, program]);
         command
     }
 
-    /// As [`inside`].
+    /// Runs `work` like [`inside`].
     pub fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         inside(&self.name, work)
     }
 
-    /// A counter of one of its devices, such as `rx_packets`, read inside the namespace.
+    /// Returns a counter of one of its devices, such as `rx_packets`, read inside the namespace.
     pub fn counter(&self, device: &str, counter: &str) -> u64 {
         // /sys shows the namespace in which it was mounted, /proc/thread-self/net that of the
         // thread.
@@ -125,8 +125,8 @@ pub struct OneSubnet {
 }
 
 impl OneSubnet {
-    /// Each device answers ARP for its own addresses only: by default Linux lets every device of a
-    /// host answer for all of them.
+    /// Creates the hosts. Each device answers ARP for its own addresses only: by default Linux lets
+    /// every device of a host answer for all of them.
     pub fn new() -> Self {
         let world = Self { left: Namespace::new("left"), right: Namespace::new("right"), hub: Namespace::new("hub") };
         world.hub.ip("link add name bridge0 type bridge forward_delay 0");
@@ -150,7 +150,7 @@ impl OneSubnet {
     }
 }
 
-/// Whether tests of this kind can run; prints the reason if not.
+/// Returns whether tests of this kind can run; prints the reason if not.
 #[expect(clippy::print_stderr, reason = "a skipped test says why")]
 pub fn available() -> bool {
     let is_root = rustix::process::geteuid().is_root();

@@ -7,7 +7,7 @@ use super::super::samples::{Sample, samples};
 use super::super::segment::Segments;
 use super::*;
 
-/// All segments of a super-packet.
+/// Returns all segments of a super-packet.
 fn segments(bytes: &[u8]) -> Vec<TunPacket> {
     let segments = Segments::new(bytes).unwrap();
     (0..segments.len()).map(|index| segments.segment(index, Vec::new())).collect()

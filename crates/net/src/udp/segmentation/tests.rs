@@ -7,7 +7,7 @@ use super::*;
 #[derive(Default)]
 struct Device {
     segments: bool,
-    /// The results of the next calls; `None` and afterwards: success.
+    /// Results of the next calls; `None`, and every call after them, succeeds.
     script: VecDeque<Option<Errno>>,
     wire: Vec<(Option<Ecn>, Vec<u8>)>,
     calls: usize,
@@ -123,7 +123,7 @@ fn an_unsendable_rest_neither_blocks_nor_fails_later_sends() {
     assert_carried(&device, &[b"aa", b"cc"]);
 }
 
-/// A device that refuses batches alone, or also single datagrams of more than a size.
+/// A device that refuses only batches, or also single datagrams above a size.
 struct Filter {
     errno: Errno,
     bytes_max: usize,
@@ -185,7 +185,8 @@ fn datagrams_that_never_find_buffers_end_in_an_error_that_is_not_temporary() {
     assert_eq!(device.wire, Vec::<Vec<u8>>::new());
 }
 
-/// A filter that was full for one call, for instance, must not cost the socket its batches for ever.
+/// A filter that was full for one call, for instance, must not cost the socket its batches
+/// permanently.
 #[test]
 fn batches_are_tried_again_unless_the_system_has_none() {
     for (errno, comes_back) in
@@ -212,6 +213,6 @@ fn a_filter_that_stays_is_asked_ever_less_often() {
         segmentation.send(&mut device, &mut counters, &batch(b"aabb")).unwrap();
     }
     assert_eq!(device.wire.len() as u64, datagrams, "each datagram is sent once");
-    // After 1024, 2048, ... datagrams: six questions among 64 times 1024.
+    // After 1024, 2048, ... datagrams: six attempts among 64 times 1024.
     assert!((6..=7).contains(&counters.gso_fallbacks), "{} refusals", counters.gso_fallbacks);
 }
