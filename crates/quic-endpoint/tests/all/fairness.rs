@@ -201,7 +201,7 @@ fn check_least(count: usize, least_min: usize) {
 
 #[test]
 fn connections_that_share_a_driver_have_equal_shares() {
-    // As many connections as the driver serves in a turn. An equal share is half of the bytes; a
+    // The driver serves this many connections in a turn. An equal share is half of the bytes; a
     // connection may be a few windows behind.
     check_least(64, LEN / 3);
 }
