@@ -22,7 +22,7 @@
 //! | [`workers`] | the workers of a driver, as its offload |
 //! | [`pipeline`] | a model of other processors, as the offload of a simulated driver |
 //! | [`worker`], [`crypto_pool`], [`path_worker`], [`receive_worker`], [`intake`] | the turns of workers: common parts, and the four kinds |
-//! | [`placement`] | which processors run which parts |
+//! | [`placement`] | the assignment of work to processors |
 //! | [`in_flight`] | batches that a worker processes |
 //! | [`shared`] | the state that handles and drivers share: requests, connections to accept |
 //! | [`inlet`] | batches that another driver's socket received |

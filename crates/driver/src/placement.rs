@@ -1,4 +1,4 @@
-//! [`Placement`]: which processors run which parts of the protocol.
+//! [`Placement`]: the assignment of protocol work to processors.
 
 use std::fmt;
 use std::str::FromStr;

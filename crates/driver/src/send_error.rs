@@ -1,4 +1,4 @@
-//! [`SendError`]: why packets were not sent.
+//! [`SendError`]: reasons why packets were not sent.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! [`Shared`]: the state that handles share with their driver, and [`Common`]: that of all drivers
-//! of an endpoint.
+//! [`Shared`]: the state that handles share with their driver, and [`Common`]: the state
+//! of all drivers of an endpoint.
 //!
 //! A call of a handle changes the cell of its connection, adds the cell to a list here, and wakes
 //! the driver. Each list holds each entry at most once, or has a limit.

@@ -1,4 +1,4 @@
-//! [`BusyPoll`]: polling before a sleep, so that what arrives soon is served without a wake-up.
+//! [`BusyPoll`]: polling before a sleep, so that early arrivals are served without a wake-up.
 
 use std::thread;
 

@@ -1,4 +1,4 @@
-//! [`StartError`]: why an engine could not be started.
+//! [`StartError`]: reasons why an engine could not be started.
 
 use std::{fmt, io};
 

@@ -12,8 +12,8 @@
 //! | module | content |
 //! |---|---|
 //! | `drivers` | [`Drivers`]: the drivers of an endpoint, for any protocol: starting, placing, stopping, waiting. Start here |
-//! | `device` | [`Device`]: what a protocol provides: a socket or network device that announces arrivals |
-//! | `event_handler` | [`EventHandler`]: what the application does in a driver's thread |
+//! | `device` | [`Device`]: a socket or network device that a protocol provides and that announces arrivals |
+//! | `event_handler` | [`EventHandler`]: work of the application in a driver's thread |
 //! | `settings`, `error` | [`DriverSettings`], [`StartError`] |
 //! | `live` | the driver's environment: devices, clock and meter |
 //! | `driver_thread`, `inline` | a driver with its own thread, and a driver run by its callers |

@@ -1,4 +1,4 @@
-//! [`DriverSettings`]: the settings of drivers and their threads, whatever their protocol.
+//! [`DriverSettings`]: the settings of drivers and their threads, independent of the protocol.
 
 use std::sync::Arc;
 

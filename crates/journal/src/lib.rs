@@ -12,18 +12,18 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`format`](mod@format) | constants, and the smallest parts of the format (`docs/spec/replay.md`) |
-//! | [`digest`] | of plans and blocks |
-//! | [`sink`] | where journals go |
+//! | [`format`](mod@format) | constants and basic elements of the format (`docs/spec/replay.md`) |
+//! | [`digest`] | digests of plans and blocks |
+//! | [`sink`] | destinations of journals |
 //! | [`out`] | the log of a connection, to which both its halves may write |
 //! | [`writer`] | the entries of a connection, or of its detached receive half |
-//! | [`blocks`] | the blocks of a log, checked |
+//! | [`blocks`] | checked blocks of a log |
 //! | [`memory`] | journals kept in memory, for tests |
-//! | [`planned`] | the result of asking for a plan |
+//! | [`planned`] | the result of a request for a plan |
 //! | [`replay`] | the replay of a log, entry by entry |
-//! | [`stopped`] | how a replay ends |
-//! | [`transit`] | what passes between a connection and its detached receive half |
-//! | [`zeros`] | bytes in the place of payload |
+//! | [`stopped`] | the end of a replay |
+//! | [`transit`] | messages between a connection and its detached receive half |
+//! | [`zeros`] | bytes in place of payload |
 #![forbid(unsafe_code)]
 
 pub mod blocks;

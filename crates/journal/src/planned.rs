@@ -1,4 +1,4 @@
-//! [`Planned`]: the result of asking a connection for a plan.
+//! [`Planned`]: the result of requesting a plan from a connection.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! [`SharedSecret`]: what both hosts know, and the keys that follow from it.
+//! [`SharedSecret`]: the secret of both hosts, and the keys derived from it.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! [`Stack`]: which layers are above and below TCP.
+//! [`Stack`]: the layers above and below TCP.
 
 use std::fmt;
 use std::str::FromStr;

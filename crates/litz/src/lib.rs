@@ -162,7 +162,7 @@
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `tokio` | tokio's `AsyncWrite` and `AsyncRead` for streams. The calls that end in `_async` do not need it |
+//! | `tokio` | tokio's `AsyncWrite` and `AsyncRead` for streams. Calls whose names end in `_async` do not need it |
 //! | `tcp` | the module `tcp`, and with it the historical ciphers of its layers |
 //! | `daemon` | the module `daemon` |
 //! | `transfer` | the module `transfer` |

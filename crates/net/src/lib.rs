@@ -8,12 +8,12 @@
 //! | [`memory`] | in-memory sockets that share a network inside one process |
 //! | [`tun`] | TUN devices with offloads, segmentation and coalescing, and an in-memory device |
 //! | [`mod@interfaces`] | the host's interfaces and addresses, and reachability checks |
-//! | [`link_watch`] | notices changes of interfaces, addresses and routes |
+//! | [`link_watch`] | notification of changes of interfaces, addresses and routes |
 //! | [`routing`] | rules, routes, addresses and links: read, set, removed and watched |
-//! | [`nftables`] | one table of nftables, made by the program `nft` |
-//! | [`buffer_pool`] | receive buffers that are used again |
+//! | [`nftables`] | one nftables table, created with the program `nft` |
+//! | [`buffer_pool`] | reusable receive buffers |
 //! | [`counters`] | counters of a socket |
-//! | [`clock`] | the monotonic clock, the only place that reads it |
+//! | [`clock`] | the monotonic clock, read only here |
 //! | [`timer`] | a timer with nanosecond resolution |
 //! | [`processors`] | the available processors, and thread affinity |
 //! | [`secret`] | random bytes from the operating system |

@@ -4,14 +4,14 @@
 //! the inner socket. The following intercepts are ready-made; a test with special needs overrides
 //! one or two methods of the trait itself.
 //!
-//! | intercept | what it does |
+//! | intercept | effect |
 //! |---|---|
-//! | [`Faults`] | panics, hangs, fails or refuses when a test asks for it, and counts calls |
+//! | [`Faults`] | panics, hangs, fails or refuses when a test requests it, and counts calls |
 //! | [`RefuseSends`] | refuses single sends, chosen by their number |
 //! | [`DropSends`] | loses every n-th batch |
 //! | [`OneByOne`] | sends no batches |
 //! | [`Coalesce`] | joins received datagrams into batches, as receive offload does |
-//! | [`Alias`] | reports another address than the one it is bound to |
+//! | [`Alias`] | reports an address other than the one to which it is bound |
 //!
 //! Nothing outside tests uses this module, and a program that does not use it does not contain it.
 

@@ -13,18 +13,18 @@
 //! | module | content |
 //! |---|---|
 //! | [`quic_protocol`] | [`Quic`], the protocol. Start here |
-//! | `application` | what the driver shares with applications: [`Limits`], [`Connect`], [`QuicShared`] |
+//! | `application` | state shared with applications: [`Limits`], [`Connect`], [`QuicShared`] |
 //! | [`connection`] | [`Connection`]: a QUIC connection together with the state of its handles |
 //! | [`handle`] | the handles of connections and streams |
-//! | [`incoming`] | connection attempts that wait for a decision of the application |
+//! | [`incoming`] | connection attempts that wait for the application's decision |
 //! | `cells` | the state that handles and the driver share, behind short locks |
 //! | `delivery` | received streams and datagrams, passed from the connection to the cells |
 //! | `messages` | messages, each on a unidirectional stream of its own |
-//! | `path_events` | [`PathEvent`], what happens to the paths of a connection |
+//! | `path_events` | [`PathEvent`]: events of the paths of a connection |
 //! | [`detached`] | a receive half that runs on another processor |
 //! | `detached_state` | the state that a connection keeps while its receive half is detached |
 //! | [`leases`] | keys leased to workers, which open packets where they are received |
-//! | [`packets`] | [`Packets`]: how packets are represented, as bytes or as lengths |
+//! | [`packets`] | [`Packets`]: the representation of packets, as bytes or as lengths |
 //! | [`routing`] | connection IDs, read without keys |
 //! | [`error`] | the errors of the handles |
 #![forbid(unsafe_code)]

@@ -97,9 +97,10 @@ pub struct EndpointConfig {
     pub inbox_bytes_max: usize,
     /// The maximum length of a message in either direction, in bytes. Default: 1 MiB.
     pub message_len_max: usize,
-    /// How long an idle thread polls before it sleeps. Polling shortens round trips and occupies a
-    /// core while packets come in such intervals. Other threads run meanwhile, and for 200 ms after one
-    /// that computes the thread sleeps at once. Default: zero, which sleeps at once.
+    /// Time for which an idle thread polls before it sleeps. Polling shortens round trips and
+    /// occupies a core while packets arrive at shorter intervals than this. Other threads run in
+    /// between; for 200 ms after one that computes, the thread sleeps at once. Default: zero, which
+    /// sleeps at once.
     pub busy_poll: Duration,
     /// Handler that the first thread serving connections calls when the handler's descriptor is
     /// readable. Default: none.

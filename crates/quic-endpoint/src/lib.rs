@@ -10,7 +10,7 @@
 //! | [`identity`] | host keys, TLS settings without certificates |
 //! | [`local_ends`] | the device and the address of each socket, for the user |
 //! | [`paths`] | the choice of the address pairs that a connection uses |
-//! | [`runtime`] | QUIC as a protocol of the crate `engine`: what the handles above are made of |
+//! | [`runtime`] | QUIC as a protocol of the crate `engine`, the basis of the handles above |
 #![forbid(unsafe_code)]
 
 mod config;

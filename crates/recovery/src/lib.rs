@@ -8,14 +8,14 @@
 //! | module | purpose | source |
 //! |---|---|---|
 //! | [`rtt`] | round-trip estimation | RFC 9002, section 5 |
-//! | [`loss`] | which outstanding packets are lost, and the loss timer | RFC 9002, section 6.1 |
+//! | [`loss`] | detection of lost packets, and the loss timer | RFC 9002, section 6.1 |
 //! | [`pto`] | probe timeout | RFC 9002, section 6.2 |
 //! | [`persistent`] | persistent congestion | RFC 9002, section 7.6 |
 //! | [`delivery_rate`] | delivery rate of the path | draft-ietf-ccwg-bbr-06, section 4.1 |
-//! | [`congestion`] | how much may be in flight | RFC 9002, section 7; RFC 9438; RFC 9406; draft-ietf-ccwg-bbr-06 |
-//! | [`pacer`] | when packets may be sent | RFC 9002, section 7.7 |
+//! | [`congestion`] | limit of the data in flight | RFC 9002, section 7; RFC 9438; RFC 9406; draft-ietf-ccwg-bbr-06 |
+//! | [`pacer`] | send times of packets | RFC 9002, section 7.7 |
 //! | [`mtu_search`] | the largest packet that the path carries | RFC 4821; RFC 8899 |
-//! | [`rate_limiter`] | when bytes of a class of traffic may be sent | rate and burst of XTP |
+//! | [`rate_limiter`] | send times of bytes of a traffic class | rate and burst of XTP |
 //!
 //! For one acknowledgement a sender calls, in this order: [`RttEstimator::update`];
 //! [`LossDetector::verdict`] for each packet below the largest acknowledged one;

@@ -14,7 +14,7 @@
 //! | [`parse`] | quantities with units, such as `400Mb/s`, `64KiB` and `30ms` |
 //! | [`random`] | [`Rng`] (xoshiro256++) and [`Ratio`], an exact probability |
 //! | [`sequence`] | [`Seq32`], sequence numbers that wrap |
-//! | [`text`] | texts of other programs, made fit to print |
+//! | [`text`] | printable forms of texts from other programs |
 //!
 //! Start with [`time`] and [`rate`].
 #![forbid(unsafe_code)]

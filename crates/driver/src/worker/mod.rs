@@ -14,7 +14,7 @@
 //! | `turn` | [`WorkerLoop`]: a turn, the time of the next, recovery after a panic |
 //! | `io` | [`IoWorker`]: the turn of a worker with sockets, with its [`IoRole`] |
 //! | `rings` | the rings between an I/O worker and its owner |
-//! | `liveness` | the count of turns, and how the owner detects a worker that hangs |
+//! | `liveness` | the count of turns, and the detection of a worker that hangs |
 //!
 //! The kinds of worker are [`path_worker`](crate::path_worker), [`receive_worker`](crate::receive_worker)
 //! with its [`intake`](crate::intake), and [`crypto_pool`](crate::crypto_pool).

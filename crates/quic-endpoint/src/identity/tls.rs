@@ -84,7 +84,7 @@ pub fn client_config(
     // Every handshake is a full one: a resumed session would skip the verifier, and its exporter
     // would depend on an earlier authentication.
     config.resumption = Resumption::disabled();
-    // Only where the user sets SSLKEYLOGFILE: lets a capture be decrypted.
+    // This takes effect only where the user sets SSLKEYLOGFILE, to let a capture be decrypted.
     config.key_log = Arc::new(rustls::KeyLogFile::new());
     // Hosts are identified by their keys. A server name in clear text would only reveal the peer to
     // observers.

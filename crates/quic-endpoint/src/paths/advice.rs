@@ -4,7 +4,7 @@
 //! On Linux, addresses belong to the host and not to an interface. Each interface answers ARP for
 //! the addresses of the others (`arp_ignore` 0), so packets arrive at the wrong interface and miss
 //! the sockets bound to the right one. With a strict reverse path filter (`rp_filter` 1), packets
-//! that arrive at an interface that the routes to their sender do not prefer are dropped, also in
+//! that arrive at an interface that the routes to their sender do not prefer are dropped, even in
 //! different subnets if the sender is beyond gateways. In all cases this host only sees a path that
 //! does not work.
 

@@ -18,7 +18,7 @@
 //!    one there make two paths.
 //! 3. **No card of the receiver idle**, in the same way.
 //!
-//! These are all paths unless the user asks for more. With `--paths N`, up to N paths are added in
+//! These are all paths unless the user requests more. With `--paths N`, up to N paths are added in
 //! this order: pairs of cards that are not used yet, the least used interface first; then other
 //! addresses of used pairs (IPv6 in addition to IPv4); then used pairs again, from another port. If
 //! N is below the number of paths from rules 1 to 3, the first N are used.

@@ -4,14 +4,14 @@
 //! |---|---|
 //! | [`spec`] | the syntax of `--path`: [`PathSpec`] |
 //! | [`mod@choose`] | the sender's choice among all pairs: [`choose()`], start there |
-//! | [`listen`] | the receiver's sockets, one for each address, and the addresses its ticket names |
-//! | [`follow`] | what becomes of sockets when links come and go |
-//! | [`keep`] | which paths a connection has when links come and go |
-//! | [`shown`] | the state of a path as users see it |
-//! | [`closed_port`] | when a silent peer has ended |
-//! | `limits` | how many paths a transfer uses |
-//! | `binding` | what a socket is bound to |
-//! | [`advice`] | settings of this host that break paths without an error |
+//! | [`listen`] | the receiver's sockets, one for each address, and the addresses in its ticket |
+//! | [`follow`] | reactions of sockets when links appear and disappear |
+//! | [`keep`] | the paths of a connection when links appear and disappear |
+//! | [`shown`] | the state of a path as shown to users |
+//! | [`closed_port`] | detection of a silent peer that has ended |
+//! | `limits` | limits on the number of paths of a transfer |
+//! | `binding` | the device and address of a socket |
+//! | [`advice`] | settings of this host that silently break paths |
 //!
 //! The decisions take the table of interfaces and the routing answers as arguments and do no IO;
 //! [`choose_here`] and [`listen::open`] read them from this host.

@@ -60,9 +60,9 @@ pub struct EngineConfig {
     pub inbox_bytes_max: usize,
     /// The length of the longest message that is sent or accepted.
     pub message_len_max: usize,
-    /// How long an idle processor polls before it sleeps. Saves the wake-up, which on virtual
-    /// machines is most of a short round trip, and keeps a core busy while round trips are shorter
-    /// than this. Zero by default: sleep at once.
+    /// Time for which an idle processor polls before it sleeps. Polling saves the wake-up, which on
+    /// virtual machines is most of a short round trip, and keeps a core busy while round trips are
+    /// shorter than this. Zero by default: sleep at once.
     pub busy_poll: Duration,
     /// Additional event handler of the first driver's thread, if any.
     pub event_handler: Option<Arc<dyn EventHandler>>,

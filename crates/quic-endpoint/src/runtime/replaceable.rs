@@ -1,4 +1,4 @@
-//! [`ReplaceableSocket`]: a UDP socket that can be exchanged while an endpoint uses it.
+//! [`ReplaceableSocket`]: a UDP socket that can be replaced while an endpoint uses it.
 //!
 //! A socket that is bound to a network device stops working when the device is removed, even if
 //! another one with the same name and address is created later. An endpoint keeps its sockets for

@@ -3,7 +3,7 @@
 //! | module | holds | source |
 //! |---|---|---|
 //! | [`varint`] | variable-length integers | RFC 9000 §16 |
-//! | [`reader`] | the cursor that all parsers use | - |
+//! | [`reader`] | the cursor used by all parsers | - |
 //! | [`id`] | connection IDs, stream IDs, path IDs, packet number spaces | RFC 9000 §2.1, §5.1, §12.3 |
 //! | [`error`] | transport error codes | RFC 9000 §20.1 |
 //! | [`packet`] | packet headers and packet numbers | RFC 9000 §17, RFC 9287 |

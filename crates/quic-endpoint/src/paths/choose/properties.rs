@@ -63,8 +63,8 @@ proptest! {
         prop_assert!(choice.candidates.len() <= most);
         prop_assert_eq!(&world.choose(&remotes, &[], limit).unwrap(), &choice, "deterministic");
 
-        // With ports of the system's choice, 4-tuples differ; the same addresses come again only
-        // when asked for.
+        // With ports chosen by the system, 4-tuples differ; the same addresses recur only on
+        // request.
         let mut seen = BTreeSet::new();
         for path in &choice.candidates {
             prop_assert_eq!(path.local.port(), 0);
