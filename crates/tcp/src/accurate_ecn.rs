@@ -1,34 +1,35 @@
-//! Accurate ECN (RFC 9768): the receiver of data counts marks, and the sender learns how many there
-//! were, instead of whether there was one.
+//! Accurate ECN (RFC 9768): the data receiver counts the marks it sees, and the sender learns how
+//! many there were instead of only whether there was one.
 //!
-//! The three flags AE, CWR and ECE negotiate it in the handshake. Afterwards they are one number, ACE:
-//! how many packets with a mark have arrived, modulo eight. An option has the bytes of each codepoint,
-//! for acknowledgements that stand for many packets.
+//! The three flags AE, CWR and ECE negotiate it in the handshake. After the handshake they form one
+//! number, ACE: the count of received marked packets, modulo eight. An option carries byte counts
+//! per codepoint, for acknowledgements that cover many packets.
 
 use units::Ecn;
 use wire::tcp::{AccEcn, Flags};
 
-/// The flags of a SYN that asks for it (section 3.1.1).
+/// Flags of a SYN that requests accurate ECN (section 3.1.1).
 pub(crate) const REQUEST: Flags = Flags(Flags::AE.0 | Flags::CWR.0 | Flags::ECE.0);
 
-/// The number of marked packets at the beginning (section 3.2.1): not zero, so that a path that clears
-/// the flags is found.
+/// Initial count of marked packets (section 3.2.1): not zero, so that a path that clears the flags
+/// is detected.
 const PACKETS_INITIAL: u64 = 5;
 
-/// The number of bytes with ECT(0) and ECT(1) at the beginning (section 3.2.1), for the same reason.
+/// Initial ECT(0) and ECT(1) byte counts (section 3.2.1), nonzero for the same reason.
 const BYTES_INITIAL: u64 = 1;
 
-/// Marked packets after which an acknowledgement is due at once (section 3.2.2.5.1: 2 is recommended).
+/// Number of marked packets that triggers an immediate acknowledgement (section 3.2.2.5.1
+/// recommends 2).
 const MARKS_MAX: u64 = 2;
 
-/// Acknowledgements without news of marks between two with the option (section 3.2.3.3 asks for three
-/// in a round trip).
+/// Number of acknowledgements from one option to the next while no counter changes (section 3.2.3.3
+/// asks for three in a round trip).
 const OPTION_PERIOD: u32 = 8;
 
-/// Counters in the option are modulo this.
+/// Modulus of the option's counters.
 const OPTION_MODULUS: u64 = 1 << 24;
 
-/// What one side offers or answers with the flags of a SYN.
+/// ECN mode that the flags of a SYN offer or accept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Offer {
     /// No ECN.
@@ -39,8 +40,8 @@ pub(crate) enum Offer {
     Accurate,
 }
 
-/// What the SYN of a peer asks for (section 3.1.2). Combinations without a meaning yet ask for accurate
-/// ECN (section 3.1.3).
+/// Parses the ECN request in the flags of a peer's SYN (section 3.1.2). Unassigned combinations
+/// count as a request for accurate ECN (section 3.1.3).
 pub(crate) fn requested(flags: Flags) -> Offer {
     match ace(flags) {
         0b000 => Offer::None,
@@ -49,30 +50,30 @@ pub(crate) fn requested(flags: Flags) -> Offer {
     }
 }
 
-/// What the answer to our request says (section 3.1.2, table 2).
+/// Parses the peer's answer to our request (section 3.1.2, table 2).
 pub(crate) fn answered(flags: Flags) -> Offer {
     match ace(flags) {
-        // The last one is our own request, from a peer that copies flags.
+        // The last value echoes our own request: the peer copies flags.
         0b000 | 0b111 => Offer::None,
         0b001 => Offer::Classic,
         _ => Offer::Accurate,
     }
 }
 
-/// The three flags as a number: ACE (section 3.2.2).
+/// Encodes the three flags as the number ACE (section 3.2.2).
 pub(crate) fn ace(flags: Flags) -> u8 {
     let bit = |flag: Flags, value| if flags.contains(flag) { value } else { 0 };
     bit(Flags::AE, 4) | bit(Flags::CWR, 2) | bit(Flags::ECE, 1)
 }
 
-/// The flags of a number.
+/// Decodes a number into the three flags.
 pub(crate) fn flags(ace: u64) -> Flags {
     let flag = |bit: u64, flag: Flags| if ace & bit != 0 { flag } else { Flags::empty() };
     flag(4, Flags::AE) | flag(2, Flags::CWR) | flag(1, Flags::ECE)
 }
 
-/// How the codepoint of a SYN is told in the answer, and that of the answer in what follows (section
-/// 3.1.1, table 2, and section 3.2.2.1, table 3).
+/// Encodes the codepoint of a received SYN for the answer, and that of the answer for the following
+/// segments (section 3.1.1, table 2, and section 3.2.2.1, table 3).
 const fn handshake_code(ecn: Option<Ecn>) -> u64 {
     match ecn {
         None => 0b010,
@@ -82,50 +83,51 @@ const fn handshake_code(ecn: Option<Ecn>) -> u64 {
     }
 }
 
-/// The counters of a receiver of data.
+/// Counters of the data receiver.
 #[derive(Debug, Clone)]
 pub(crate) struct Feedback {
-    /// Packets with a mark: r.cep.
+    /// Number of marked packets: r.cep.
     packets: u64,
-    /// Bytes of data with a mark, ECT(0) and ECT(1): r.ceb, r.e0b, r.e1b.
+    /// Bytes of data received with CE, ECT(0) and ECT(1): r.ceb, r.e0b, r.e1b.
     bytes: [u64; 3],
-    /// The codepoint of the peer's SYN.
+    /// Codepoint of the peer's SYN.
     syn: Option<Ecn>,
-    /// The number of the demand that the peer learns it; zero if there was none.
+    /// Number of the demand to report this codepoint to the peer; zero if there was none.
     code_number: u64,
-    /// The codepoint of the last packet.
+    /// Codepoint of the last packet.
     last: Option<Ecn>,
-    /// Marks since an acknowledgement was demanded for them.
+    /// Marks since the last demand for an acknowledgement.
     undemanded: u64,
-    /// How often the codepoint has changed or a mark has come, modulo 2^32.
+    /// Number of codepoint changes and marks, modulo 2^32.
     changes: u32,
 }
 
 impl Feedback {
-    /// The counters of a connection whose peer's SYN had this codepoint.
+    /// Creates the counters of a connection whose peer's SYN had this codepoint.
     pub(crate) const fn new(syn: Option<Ecn>) -> Self {
         let packets = PACKETS_INITIAL + if matches!(syn, Some(Ecn::Ce)) { 1 } else { 0 };
         let bytes = [0, BYTES_INITIAL, BYTES_INITIAL];
         Self { packets, bytes, syn, code_number: 0, last: None, undemanded: 0, changes: 0 }
     }
 
-    /// The flags of the answer to the peer's SYN.
+    /// Returns the flags of the answer to the peer's SYN.
     pub(crate) fn answer(&self) -> Flags {
         flags(handshake_code(self.syn))
     }
 
-    /// The peer has answered our SYN, with this codepoint. The demand that it learns it has this number.
+    /// Records the codepoint of the peer's answer to our SYN, and the `number` of the demand to
+    /// report it. The demand that it learns it has this number.
     pub(crate) const fn demand_code(&mut self, syn: Option<Ecn>, number: u64) {
         (self.syn, self.code_number) = (syn, number);
     }
 
-    /// The number of the demand that the peer learns the codepoint of its answer.
+    /// Returns the number of the demand to report the codepoint of the peer's answer.
     pub(crate) const fn code_number(&self) -> u64 {
         self.code_number
     }
 
-    /// `packets` with this codepoint and `bytes` of data have arrived. True if an acknowledgement is due at
-    /// once: several have marks, or the first one has (section 3.2.2.5.1).
+    /// Counts `packets` with this codepoint and `bytes` of data. Returns true if an acknowledgement
+    /// is due at once: after the first mark, and after several (section 3.2.2.5.1).
     pub(crate) fn on_received(&mut self, ecn: Option<Ecn>, packets: u64, bytes: u64) -> bool {
         let (is_change, is_marked) = (self.last != ecn, ecn == Some(Ecn::Ce));
         self.last = ecn;
@@ -145,18 +147,18 @@ impl Feedback {
         is_due
     }
 
-    /// The flags of the next segment (section 3.2.2). `is_code`: they tell the codepoint of the peer's
-    /// answer to our SYN.
+    /// Returns the flags of the next segment (section 3.2.2). With `is_code`, they encode the
+    /// codepoint of the peer's answer to our SYN.
     pub(crate) fn flags(&self, is_code: bool) -> Flags {
         flags(if is_code { handshake_code(self.syn) } else { self.packets & 7 })
     }
 
-    /// Differs from an earlier number if there is something to tell.
+    /// Returns a number that changes whenever there is something new to report.
     pub(crate) const fn changes(&self) -> u32 {
         self.changes
     }
 
-    /// The counters as the option has them.
+    /// Returns the counters in the form of the option.
     pub(crate) fn counters(&self) -> AccEcn {
         let [ce, e0, e1] = self.bytes.map(|bytes| Some((bytes % OPTION_MODULUS) as u32));
         let is_used = |ecn| self.bytes[index(ecn)] != BYTES_INITIAL;
@@ -176,17 +178,18 @@ const fn index(ecn: Ecn) -> usize {
     }
 }
 
-/// When the option is due.
+/// Schedule of the option.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct CountersDue {
-    /// The number of changes that it has told of.
+    /// Number of changes reported so far.
     told: u32,
-    /// Acknowledgements until then, if nothing changes.
+    /// Acknowledgements left until the next option if nothing changes.
     left: u32,
 }
 
 impl CountersDue {
-    /// An acknowledgement leaves after so many changes. Whether it has the option.
+    /// Counts an acknowledgement sent after `changes` changes, and returns whether it carries the
+    /// option.
     pub(crate) const fn take(&mut self, changes: u32) -> bool {
         if self.left > 0 && self.told == changes {
             self.left -= 1;
@@ -197,25 +200,26 @@ impl CountersDue {
     }
 }
 
-/// What a sender of data knows of the counters of its peer.
+/// The data sender's knowledge of its peer's counters.
 #[derive(Debug, Clone)]
 pub(crate) struct Marks {
-    /// Packets with a mark: s.cep.
+    /// Number of marked packets: s.cep.
     packets: u64,
-    /// Bytes with a mark at the last option: s.ceb.
+    /// Marked bytes at the last option: s.ceb.
     bytes: u64,
-    /// Packets with a mark since then.
+    /// Marked packets since that option.
     since_option: u64,
-    /// Segments carry no codepoint: a node on the path changes it, or the feedback (section 3.2.2.3).
+    /// Whether segments are sent without a codepoint, because a node on the path changes it or the
+    /// feedback (section 3.2.2.3).
     is_mangled: bool,
-    /// So are the options (section 3.2.3.2).
+    /// Whether the path changes the options (section 3.2.3.2).
     is_option_mangled: bool,
-    /// The first number was seen.
+    /// Whether the first number was seen.
     has_begun: bool,
 }
 
 impl Marks {
-    /// `is_mangled`: segments are not to carry a codepoint.
+    /// `is_mangled`: send segments without a codepoint.
     pub(crate) const fn new(is_mangled: bool) -> Self {
         Self {
             packets: PACKETS_INITIAL,
@@ -227,14 +231,14 @@ impl Marks {
         }
     }
 
-    /// Whether segments carry a codepoint.
+    /// Returns whether segments carry a codepoint.
     pub(crate) const fn may_mark(&self) -> bool {
         !self.is_mangled
     }
 
-    /// The peer tells which codepoint our SYN, or our answer to its SYN, had when it arrived. It left
-    /// without one, so anything else is the work of the path (section 3.2.2.3), and segments carry none
-    /// from now on. A mark counts all the same.
+    /// Processes the peer's report of the codepoint with which our SYN, or our answer to its SYN,
+    /// arrived. It left without one, so any other value is the work of the path (section 3.2.2.3),
+    /// and further segments carry none. A mark still counts.
     pub(crate) fn on_handshake(&mut self, ace: u8) {
         self.has_begun = true;
         if u64::from(ace) == handshake_code(Some(Ecn::Ce)) {
@@ -244,12 +248,12 @@ impl Marks {
         self.is_mangled |= ace == 0 || is_changed;
     }
 
-    /// An acknowledgement for `packets` packets of up to `segment` bytes, which had not been acknowledged.
-    /// How many of them had a mark, as far as the number of three bits and the option tell (section
+    /// Processes an acknowledgement of `packets` new packets of up to `segment` bytes, and returns
+    /// how many of them were marked, as far as the three-bit number and the option tell (section
     /// 3.2.2.5.2).
     pub(crate) fn on_ack(&mut self, ace: u8, option: Option<&AccEcn>, packets: u64, segment: u64) -> u64 {
         if !std::mem::replace(&mut self.has_begun, true) && ace == 0 {
-            // A path that clears the flags (section 3.2.2.4).
+            // The path clears the flags (section 3.2.2.4).
             self.is_mangled = true;
             return 0;
         }
@@ -257,7 +261,7 @@ impl Marks {
         let bytes = self.bytes_of(option);
         let before = if bytes.is_some() { std::mem::take(&mut self.since_option) } else { self.since_option };
         let marked = match bytes {
-            // Of the numbers with these three bits, the least one that has so many bytes.
+            // The smallest number with these three bits that covers this many bytes.
             Some(bytes) if packets > 7 => {
                 let least = bytes.div_ceil(segment.max(1)).saturating_sub(before);
                 seen + least.saturating_sub(seen).next_multiple_of(8)
@@ -268,14 +272,14 @@ impl Marks {
         if bytes.is_none() {
             self.since_option = before.saturating_add(marked);
         }
-        // More than were acknowledged were others, which had no data, or lies.
+        // A surplus belongs to packets without data, or is a lie.
         marked.min(packets)
     }
 
-    /// Bytes with a mark since the last option, if there is one and it can be believed.
+    /// Returns the number of marked bytes since the last option; `None` without a credible option.
     fn bytes_of(&mut self, option: Option<&AccEcn>) -> Option<u64> {
         let option = option.filter(|_| !self.is_option_mangled)?;
-        // Counters of ECT never are zero at the beginning.
+        // ECT counters never start at zero.
         if option.e0_bytes == Some(0) && option.e1_bytes.is_none_or(|bytes| bytes == 0) && option.ce_bytes == Some(0) {
             self.is_option_mangled = true;
             return None;
@@ -319,7 +323,7 @@ mod tests {
         let changes = feedback.changes();
         feedback.on_received(Some(Ecn::Ect1), 1, 500);
         assert_eq!(feedback.changes(), changes);
-        // Who uses ECT(1) alone gets that first.
+        // A sender that uses only ECT(1) gets its counter first.
         let mut feedback = Feedback::new(Some(Ecn::Ce));
         assert_eq!([true, false].map(|is_code| ace(feedback.flags(is_code))), [0b110, 6]);
         feedback.on_received(Some(Ecn::Ect1), 1, 9);
@@ -366,7 +370,7 @@ mod tests {
         let mut marks = Marks::new(false);
         assert_eq!((marks.on_ack(5, None, 2, SEGMENT), marks.on_ack(0, None, 10, SEGMENT)), (0, 3));
         assert!(marks.may_mark());
-        // An option of zeros is the work of the path, too; the flags count.
+        // The path must have zeroed this option, too; the flags still count.
         let zero = AccEcn { e0_bytes: Some(0), ce_bytes: Some(0), e1_bytes: Some(0) };
         assert_eq!(marks.on_ack(2, Some(&zero), 20, SEGMENT), 2);
         let lie = AccEcn { e0_bytes: Some(1), ce_bytes: Some(9000), e1_bytes: None };

@@ -12,38 +12,39 @@ use wire::{checksum, tcp::Header};
 use crate::listen::{self, Listening};
 use crate::tuple::Tuple;
 
-/// A received segment, or several in a row that the device has joined.
+/// A received segment, or several consecutive ones that the device has joined.
 #[derive(Debug, Clone)]
 pub struct Arrival {
     /// Addresses and ports; the local ones are the destination.
     pub tuple: Tuple,
     /// The header.
     pub header: Header,
-    /// The data.
+    /// Payload.
     pub data: Bytes,
-    /// Bytes of data in each joined segment but the last; the length of the data if there is one.
+    /// Bytes of data in each joined segment but the last; the length of the data if there is only
+    /// one.
     pub segment: usize,
-    /// A congestion mark of the IP header.
+    /// Congestion mark in the IP header.
     pub ecn: Option<Ecn>,
 }
 
-/// Where the segment of an IP packet is, and whose it is: what a route needs. So the packet is parsed
-/// once, and its segment where it is opened.
+/// Position and addresses of the segment in an IP packet: all that routing needs. With it the
+/// packet is parsed only once, and the segment is parsed where it is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentHead {
     /// Addresses and ports; the local ones are the destination.
     pub tuple: Tuple,
     /// The flags.
     pub flags: Flags,
-    /// An Authentication Header is between IP and TCP. It is not verified.
+    /// Whether an Authentication Header precedes TCP. It is not verified.
     pub is_authenticated: bool,
     ecn: Option<Ecn>,
-    /// Where the TCP header begins, and where the data end.
+    /// Start of the TCP header and end of the data.
     start: u32,
     end: u32,
 }
 
-/// The reason why a packet is dropped.
+/// Reason for dropping a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -74,10 +75,10 @@ impl fmt::Display for OpenError {
 impl std::error::Error for OpenError {}
 
 impl SegmentHead {
-    /// Of a parsed packet.
+    /// Locates the segment of a parsed packet.
     ///
     /// # Errors
-    /// If the packet holds no whole segment.
+    /// Fails if the packet holds no complete segment.
     #[inline]
     pub fn of(ip: &ip::Packet<'_>) -> Result<Self, OpenError> {
         if ip.fragment.is_some() {
@@ -103,29 +104,28 @@ impl SegmentHead {
         })
     }
 
-    /// Whether it is a SYN that may begin a connection.
+    /// Returns whether the segment is a SYN that may open a connection.
     pub fn is_opening(&self) -> bool {
         listen::judge(self.flags) == Listening::Begins
     }
 
-    /// Whether it may be the last segment of a handshake: it acknowledges something, and is neither SYN
-    /// nor reset.
+    /// Returns whether the segment may complete a handshake: it has ACK, but neither SYN nor RST.
     pub fn is_acknowledging(&self) -> bool {
         is_acknowledging(self.flags)
     }
 
-    /// The segment in the packet that this was found in.
+    /// Returns the segment within the packet that this head was parsed from.
     ///
     /// # Panics
-    /// If it was found in a longer packet.
+    /// Panics if the head was parsed from a longer packet.
     pub fn segment<'a>(&self, packet: &'a [u8]) -> &'a [u8] {
         &packet[self.range()]
     }
 
-    /// Whether the checksum of the segment is right.
+    /// Returns whether the checksum of the segment is correct.
     ///
     /// # Panics
-    /// If it was found in a longer packet.
+    /// Panics if the head was parsed from a longer packet.
     pub fn is_checksum_valid(&self, packet: &[u8]) -> bool {
         let (Tuple { local, remote }, bytes) = (self.tuple, self.segment(packet));
         let pseudo = checksum::pseudo_header(remote.ip(), local.ip(), Protocol::TCP, bytes.len() as u32);
@@ -141,8 +141,8 @@ fn is_acknowledging(flags: Flags) -> bool {
     flags.contains(Flags::ACK) && !flags.intersects(Flags::SYN | Flags::RST)
 }
 
-/// The length of the Authentication Header at the start of `payload`, which a segment follows: two words
-/// of 32 bits more than its second byte says (RFC 4302, section 2.2).
+/// Returns the length of the Authentication Header at the start of `payload`, before the segment:
+/// two 32-bit words more than its second byte says (RFC 4302, section 2.2).
 pub(crate) fn authentication_len(payload: &[u8]) -> Result<usize, OpenError> {
     let [next, words, ..] = payload else { return Err(OpenError::Tcp(tcp::ParseError::Truncated)) };
     if Protocol(*next) != Protocol::TCP {
@@ -153,24 +153,24 @@ pub(crate) fn authentication_len(payload: &[u8]) -> Result<usize, OpenError> {
 }
 
 impl Arrival {
-    /// Parses an IP packet with a segment. `segment`: bytes of data in each joined segment, if the
-    /// device has joined several. `is_verified`: the device, or a sender on this host, vouches for the
-    /// checksum.
+    /// Parses an IP packet that contains a segment. `segment`: bytes of data in each joined
+    /// segment, if the device has joined several. `is_verified`: the device, or a sender on this
+    /// host, vouches for the checksum.
     ///
     /// # Errors
-    /// If it holds no valid segment.
+    /// Fails if the packet holds no valid segment.
     pub fn open(packet: &Bytes, segment: Option<usize>, is_verified: bool) -> Result<Self, OpenError> {
         let ip = ip::Packet::parse(packet).map_err(OpenError::Ip)?;
         Self::open_at(&SegmentHead::of(&ip)?, packet, segment, is_verified)
     }
 
-    /// As [`open`](Self::open), for a packet whose `head` is known.
+    /// Does the same as [`open`](Self::open) for a packet whose `head` is known.
     ///
     /// # Errors
-    /// If it holds no valid segment.
+    /// Fails if the packet holds no valid segment.
     ///
     /// # Panics
-    /// If `head` is of a longer packet.
+    /// Panics if `head` belongs to a longer packet.
     pub fn open_at(
         head: &SegmentHead,
         packet: &Bytes,
@@ -186,7 +186,8 @@ impl Arrival {
         Ok(Self { tuple: head.tuple, header, segment: segment.unwrap_or(data.len()), data, ecn: head.ecn })
     }
 
-    /// The number of sequence numbers that it takes (RFC 9293, section 3.4, SEG.LEN).
+    /// Returns the number of sequence numbers that the segment occupies (RFC 9293, section 3.4,
+    /// SEG.LEN).
     pub(crate) fn sequence_len(&self) -> u64 {
         let flag = |flag| u64::from(self.header.flags.contains(flag));
         self.data.len() as u64 + flag(Flags::SYN) + flag(Flags::FIN)

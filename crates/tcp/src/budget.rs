@@ -1,42 +1,43 @@
-//! The sizes of buffers, which grow with use, and the budget that limits all of them.
+//! Buffer sizes, which grow with use, and the budget that limits their total.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes by which the buffers of all connections together may exceed their initial sizes. Connections
-/// share it through their configuration. Without budget left, a buffer keeps its size, so a connection
-/// becomes no faster, and works.
+/// Limit on the bytes by which the buffers of all connections together exceed their initial sizes.
+/// Connections share it through their configuration. When the budget is exhausted, buffers keep
+/// their size: connections still work, but become no faster.
 #[derive(Debug, Default)]
 pub struct BufferBudget {
     limit: u64,
     taken: AtomicU64,
-    /// It is that of one connection, whose grants are recorded or replayed.
+    /// Recorder or replayer of grants, if the budget belongs to a single connection with a journal.
     grants: Option<Box<Grants>>,
 }
 
-/// What a budget was asked for, and what it has granted. It depends on other connections, so it is an
-/// input of this one.
+/// A request to the budget and the bytes granted. Grants depend on other connections, so they are
+/// inputs of this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Grant {
     pub(crate) wanted: u64,
     pub(crate) granted: u64,
 }
 
-/// The grants to the buffers of a connection.
+/// Source of the grants to the buffers of a connection.
 #[derive(Debug)]
 enum Grants {
-    /// By a budget that others share; those that the journal has not taken, until it has ended.
+    /// A shared budget, and the grants that the journal has not taken yet; `None` after the end of
+    /// the journal.
     Recorded(Arc<BufferBudget>, Mutex<Option<VecDeque<Grant>>>),
-    /// By a log.
+    /// A log.
     Replayed(Mutex<Replayed>),
 }
 
 #[derive(Debug, Default)]
 struct Replayed {
-    /// They were not asked for yet.
+    /// Grants that were not requested yet.
     next: VecDeque<Grant>,
-    /// Something else was asked for.
+    /// Whether a request differed from the log.
     is_other: bool,
 }
 
@@ -45,23 +46,23 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl BufferBudget {
-    /// A budget of `limit` bytes.
+    /// Creates a budget of `limit` bytes.
     pub const fn new(limit: u64) -> Self {
         Self { limit, taken: AtomicU64::new(0), grants: None }
     }
 
-    /// That of a connection with a journal, which gets what `shared` grants.
+    /// Creates the budget of a connection with a journal, which passes requests on to `shared`.
     pub(crate) fn recorded(shared: &Arc<Self>) -> Self {
         let grants = Grants::Recorded(Arc::clone(shared), Mutex::new(Some(VecDeque::new())));
         Self { grants: Some(Box::new(grants)), ..Self::default() }
     }
 
-    /// That of a replayed connection, which gets what the log says.
+    /// Creates the budget of a replayed connection, which grants what the log says.
     pub(crate) fn replayed() -> Self {
         Self { grants: Some(Box::new(Grants::Replayed(Mutex::default()))), ..Self::default() }
     }
 
-    /// The next grant for the journal.
+    /// Takes the next grant for the journal.
     pub(crate) fn pop_grant(&self) -> Option<Grant> {
         match self.grants.as_deref() {
             Some(Grants::Recorded(_, grants)) => locked(grants).as_mut()?.pop_front(),
@@ -69,28 +70,28 @@ impl BufferBudget {
         }
     }
 
-    /// Nothing is recorded any more.
+    /// Stops recording grants.
     pub(crate) fn forget_grants(&self) {
         if let Some(Grants::Recorded(_, grants)) = self.grants.as_deref() {
             *locked(grants) = None;
         }
     }
 
-    /// The next grant of the log.
+    /// Adds the next grant of the log.
     pub(crate) fn push_grant(&self, grant: Grant) {
         if let Some(Grants::Replayed(grants)) = self.grants.as_deref() {
             locked(grants).next.push_back(grant);
         }
     }
 
-    /// Whether since the last call all grants of the log were asked for, and no other one.
+    /// Returns whether the requests since the last call were exactly the grants of the log.
     pub(crate) fn take_grants_match(&self) -> bool {
         let Some(Grants::Replayed(grants)) = self.grants.as_deref() else { return true };
         let Replayed { next, is_other } = std::mem::take(&mut *locked(grants));
         next.is_empty() && !is_other
     }
 
-    /// Bytes that buffers have taken.
+    /// Returns the number of bytes granted to buffers.
     pub fn taken(&self) -> u64 {
         if let Some(Grants::Recorded(shared, _)) = self.grants.as_deref() {
             return shared.taken();
@@ -98,14 +99,14 @@ impl BufferBudget {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Takes `wanted` bytes, or what is left.
+    /// Takes `wanted` bytes, or as many as are left.
     fn take(&self, wanted: u64) -> u64 {
         if let Some(grants) = self.grants.as_deref() {
             return grants.take(wanted);
         }
         let granted = |taken: u64| wanted.min(self.limit.saturating_sub(taken));
         let add = |taken: u64| Some(taken + granted(taken));
-        // It counts and orders nothing else.
+        // This counter orders no other memory access.
         match self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add) {
             Ok(before) | Err(before) => granted(before),
         }
@@ -145,7 +146,8 @@ impl Grants {
     }
 }
 
-/// The size of one buffer: between its initial and its largest size, at most 4 GiB, and within the budget.
+/// Size of one buffer: between its initial and its largest size, at most 4 GiB, and within the
+/// budget.
 #[derive(Debug)]
 pub(crate) struct BufferSize {
     bytes: u32,
@@ -165,16 +167,16 @@ impl BufferSize {
         self.bytes as u64
     }
 
-    /// Grows to `wanted` bytes, as far as it may. True if it has grown.
+    /// Grows to `wanted` bytes within the limits. Returns whether it has grown.
     pub(crate) fn grow_to(&mut self, wanted: u64) -> bool {
         let more = wanted.min(self.max.into()).saturating_sub(self.bytes());
         let granted = if more > 0 { self.budget.take(more) } else { 0 };
-        // A part of what was wanted, which is within the largest size.
+        // The grant is part of `wanted`, which is at most the largest size.
         self.bytes += granted as u32;
         granted > 0
     }
 
-    /// Has its initial size again.
+    /// Returns to the initial size.
     pub(crate) fn shrink(&mut self) {
         let grown = self.bytes - self.initial;
         if grown > 0 {
@@ -233,7 +235,7 @@ mod tests {
         grants.iter().for_each(|grant| budget.push_grant(*grant));
         assert!(one.grow_to(250) && other.grow_to(900) && !one.grow_to(1000) && budget.take_grants_match());
         assert_eq!((one.bytes(), other.bytes()), (250, 250));
-        // Another size is wanted, nothing is recorded, or nothing is wanted.
+        // The log differs in size, has no grant, or has one too many.
         budget.push_grant(Grant { wanted: 749, granted: 749 });
         assert!(!one.grow_to(1000) && !budget.take_grants_match());
         assert!(!one.grow_to(1000) && !budget.take_grants_match() && budget.take_grants_match());

@@ -1,4 +1,4 @@
-//! The receive half on another processor than the rest of its connection.
+//! A receive half on a different processor from the rest of its connection.
 //!
 //! ```text
 //!                            ReceiveReport: what arrived, what it acknowledges
@@ -8,17 +8,17 @@
 //!                            ReceiveCommands: what was sent and announced
 //! ```
 //!
-//! [`Connection::detach`](crate::Connection::detach) takes the receive half out of a connection in
-//! which the peer sends, and [`Connection::attach`](crate::Connection::attach) puts it back. What
-//! concerns both halves, a segment with SYN, FIN, RST or URG, is a reason to attach it.
+//! [`Connection::detach`](crate::Connection::detach) takes the receive half out of a connection on
+//! which the peer sends, and [`Connection::attach`](crate::Connection::attach) puts it back. A
+//! segment that concerns both halves, one with SYN, FIN, RST or URG, causes it to be attached.
 //!
 //! Three rules make a connection with a detached half behave as one on a single processor:
 //!
-//! - The half takes the commands that are there before it takes a segment. The connection passes
-//!   commands on before a plan leaves: the answer to it is judged by them.
-//! - The connection takes the reports that are there before it makes a plan and before a timer
-//!   fires, so that it acknowledges the latest data.
-//! - Reports and commands are taken in the order in which they were made.
+//! - The half takes pending commands before it takes a segment. The connection passes commands on
+//!   before a plan leaves: the answer to the plan is judged by them.
+//! - The connection takes pending reports before it makes a plan and before a timer fires, so that
+//!   it acknowledges the latest data.
+//! - Reports and commands are processed in the order of their creation.
 
 use journal::format::tag;
 use units::{Instant, Seq32};
@@ -32,49 +32,48 @@ use crate::receive::{Judgement, ReceiveHalf, ReceiveStats};
 use crate::results::Read;
 use crate::send::ack_info::AckInfo;
 
-/// News of a detached receive half for its connection. The caller keeps it and has it filled again
-/// and again.
+/// Report of a detached receive half to its connection. The caller keeps it and has it refilled.
 #[derive(Debug, Default)]
 pub struct ReceiveReport {
-    /// Counted from one since the half was detached.
+    /// Number of the report since the half was detached, from one.
     pub(crate) number: u64,
-    /// When the peer was last heard of.
+    /// Time of the last sign of life from the peer.
     pub(crate) heard_at: Option<Instant>,
-    /// What segments say to the send half, in their order.
+    /// Acknowledgements for the send half, in order of arrival.
     pub(crate) acks: Vec<AckInfo>,
-    /// What has arrived. `None` in a report that was never filled.
+    /// Receive state. `None` in a report that was never filled.
     pub(crate) received: Option<Received>,
     pub(crate) stats: ReceiveStats,
-    /// Segments that were dropped for their timestamps, without any data between them.
+    /// Number of consecutive segments dropped for their timestamps, without data between them.
     pub(crate) old_segments: u8,
 }
 
-/// What a connection tells its detached receive half. The latest replaces earlier ones.
+/// Update from a connection to its detached receive half. The latest one replaces earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceiveCommands {
-    /// Counted from one since the half was detached.
+    /// Number of the update since the half was detached, from one.
     pub(crate) number: u64,
     pub(crate) announced: Announced,
-    /// The position after the last that the peer may have.
+    /// Position after the last one that the peer may have received.
     pub(crate) sent_end: u64,
 }
 
-/// A receive half that is detached from its connection: see the [module](self).
+/// A receive half detached from its connection: see the [module](self).
 #[derive(Debug)]
 pub struct DetachedReceiveHalf {
     pub(crate) half: ReceiveHalf,
     heard_at: Option<Instant>,
     acks: Vec<AckInfo>,
-    /// The acknowledgement and window of the latest segment.
+    /// Acknowledgement and window of the latest segment.
     said: Option<(Seq32, u64)>,
     has_news: bool,
-    /// What was said to the send half must not wait.
+    /// Whether an acknowledgement for the send half must not wait.
     has_urgent: bool,
-    /// The connection knows that an acknowledgement is due. It answers with commands.
+    /// Whether the connection was notified of a due acknowledgement. It answers with commands.
     is_due_reported: bool,
-    /// How many reports were given.
+    /// Number of reports made.
     reports: u64,
-    /// Records all inputs, if a journal is wanted.
+    /// Recorder of all inputs, if configured.
     pub(crate) journal: Option<Box<Journal>>,
 }
 
@@ -93,9 +92,9 @@ impl DetachedReceiveHalf {
         }
     }
 
-    /// Processes a segment as [`Connection::handle_segment`](crate::Connection::handle_segment) does.
-    /// True if it needs the connection: then nothing was done, and the connection must process it
-    /// when it has the half again.
+    /// Processes a segment like [`Connection::handle_segment`](crate::Connection::handle_segment).
+    /// Returns true if the segment needs the connection: then it has had no effect, and the
+    /// connection must process it after it has attached the half.
     #[must_use]
     pub fn handle_segment(&mut self, now: Instant, arrival: &mut Arrival) -> bool {
         self.record(|journal| journal.segment(now, arrival));
@@ -129,21 +128,21 @@ impl DetachedReceiveHalf {
         false
     }
 
-    /// What the segment acknowledges waits for a report. False if it is not credible.
+    /// Queues the acknowledgement of a segment for a report. Returns false if it is not credible.
     fn take_ack(&mut self, now: Instant, arrival: &Arrival) -> bool {
         let Some(info) = self.half.credible_ack(now, arrival) else { return false };
         let said = Some((info.ack, info.window));
         let is_new = std::mem::replace(&mut self.said, said) != said;
         self.has_urgent |= is_new || info.is_bare || info.is_marked || !info.sack.is_empty();
         match self.acks.last_mut() {
-            // Segment after segment of a peer that only sends says the same.
+            // A peer that only sends repeats the same acknowledgement in segment after segment.
             Some(last) if last.is_repeated_by(&info) => last.seq = info.seq,
             _ => self.acks.push(info),
         }
         true
     }
 
-    /// Takes what the connection has sent and announced.
+    /// Processes an update on what the connection has sent and announced.
     pub fn handle_commands(&mut self, commands: &ReceiveCommands) {
         self.record(|journal| journal.took_commands(commands.number));
         self.half.set_sent_end(commands.sent_end);
@@ -151,7 +150,7 @@ impl DetachedReceiveHalf {
         self.is_due_reported = false;
     }
 
-    /// The next received bytes, at most `len_max`.
+    /// Returns up to `len_max` received bytes.
     pub fn read(&mut self, len_max: usize) -> Read {
         if self.journal.is_some() {
             return self.read_recorded(len_max);
@@ -172,24 +171,25 @@ impl DetachedReceiveHalf {
         read
     }
 
-    /// Whether there is something to report.
+    /// Returns whether there is anything to report.
     pub const fn has_report(&self) -> bool {
         self.has_news
     }
 
-    /// Whether a report should not wait: an acknowledgement is due, also by time alone, or the peer has
-    /// said something new.
+    /// Returns whether a report should not wait: an acknowledgement is due, perhaps only because of
+    /// the time, or the peer has sent something new to the send half.
     pub fn is_urgent(&self, now: Instant) -> bool {
         let is_expired = || self.half.poll_timeout().is_some_and(|at| at <= now);
         self.has_urgent || (!self.is_due_reported && (self.half.is_ack_due() || is_expired()))
     }
 
-    /// Values that wait for a report. A caller that cannot take a report passes no more segments.
+    /// Returns the number of values that wait for a report. A caller that cannot take a report must
+    /// not pass more segments.
     pub fn unreported(&self) -> usize {
         self.acks.len()
     }
 
-    /// Fills `report` with the news since the last one; false if there are none.
+    /// Fills `report` with the changes since the last one; returns false if there are none.
     #[must_use]
     pub fn poll_report(&mut self, report: &mut ReceiveReport) -> bool {
         if !std::mem::take(&mut self.has_news) {
@@ -219,7 +219,8 @@ impl DetachedReceiveHalf {
         }
     }
 
-    /// Records that a report passes to the connection. The log then has everything that was done before.
+    /// Records that a report passes to the connection. Flushes everything recorded before to the
+    /// log.
     #[cold]
     fn record_and_flush(&mut self, write: impl FnOnce(&mut Journal)) {
         self.write_entry(true, write);
@@ -228,8 +229,8 @@ impl DetachedReceiveHalf {
         }
     }
 
-    /// Writes an entry, which `begins` unless it is the answer to the one before. The journal is gone
-    /// afterwards if that was the last entry that it takes.
+    /// Writes an entry; `begins` is false for the result of the preceding entry. Drops the journal
+    /// after the last entry that it takes.
     #[cold]
     fn write_entry(&mut self, begins: bool, write: impl FnOnce(&mut Journal)) {
         if self.journal.as_mut().is_some_and(|journal| !journal.write(begins, write)) {

@@ -2,40 +2,41 @@
 
 use crate::results::CloseReason;
 
-/// Something that the application may wait for.
+/// An event that the application may wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
     /// The handshake is complete.
     Connected,
-    /// There is something to read, or the peer has finished.
+    /// Data can be read, or the peer has finished.
     Readable,
-    /// More can be written.
+    /// More data can be written.
     Writable,
-    /// More of the data in the stream are urgent: see [`Connection::urgent_left`](crate::Connection::urgent_left).
+    /// The urgent part of the stream has grown: see
+    /// [`Connection::urgent_left`](crate::Connection::urgent_left).
     Urgent,
-    /// Something is wrong, perhaps for a moment only (RFC 9293, section 3.9.1.8). The connection goes on.
+    /// A problem, perhaps a transient one (RFC 9293, section 3.9.1.8). The connection goes on.
     SoftError(SoftError),
     /// The connection has ended.
     Closed(CloseReason),
 }
 
-/// What may go by.
+/// A problem that may pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SoftError {
-    /// A router reports that the peer cannot be reached.
+    /// A router reports that the peer is unreachable.
     Unreachable,
-    /// The peer's host, or someone in its name, reports that it takes no segments of the connection.
+    /// The peer's host, or a forger, reports that it accepts no segments of the connection.
     Refused,
     /// The peer has not answered for several retransmissions (RFC 9293, section 3.8.3, R1).
     Silent,
-    /// Segment after segment of the peer is dropped, because its timestamps are older than earlier ones
-    /// (RFC 7323, section 5.3): its clock has gone back, or others send in its name.
+    /// Consecutive segments of the peer are dropped because their timestamps are older than earlier
+    /// ones (RFC 7323, section 5.3): its clock has gone back, or others send in its name.
     OldTimestamps,
 }
 
-/// Events that were not taken. Each is there at most once.
+/// Pending events. Each occurs at most once.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     pub(crate) connected: bool,
@@ -47,7 +48,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// A single branch: most calls find none.
+    /// Returns whether any event is pending. A single branch, since most calls find none.
     pub(crate) const fn has_any(&self) -> bool {
         let Self { connected, readable, writable, urgent, soft_error, closed } = *self;
         connected | readable | writable | urgent | soft_error | closed

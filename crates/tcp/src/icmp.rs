@@ -1,4 +1,4 @@
-//! ICMP (RFC 792, RFC 4443): what errors say about a connection, and the answers of a host.
+//! ICMP (RFC 792, RFC 4443): errors about a connection, and the answers of a host.
 
 use units::Seq32;
 use wire::icmp::{Message, Unreachable, quotable};
@@ -9,35 +9,34 @@ use crate::arrival::authentication_len;
 use crate::plan::{HOP_LIMIT, SuperPacket};
 use crate::tuple::Tuple;
 
-/// An error that a router or the peer reports about a segment of ours.
+/// An error reported by a router or the peer about one of our segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IcmpError {
-    /// The connection, as seen from this side.
+    /// Addresses of the connection, as seen from this side.
     pub tuple: Tuple,
-    /// The sequence number of the segment: who does not see our segments cannot guess it (RFC 5927,
-    /// section 4.1).
+    /// Sequence number of the segment: a node that does not see our segments cannot guess it (RFC
+    /// 5927, section 4.1).
     pub seq: Seq32,
-    /// What is reported.
+    /// Kind of the error.
     pub kind: IcmpErrorKind,
 }
 
-/// What an error reports.
+/// Kind of a reported error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IcmpErrorKind {
-    /// The packet was too large for a link. `None`: the router does not say how large it may be.
+    /// A packet was too large for a link. `None`: the router did not report the largest size.
     PacketTooBig(Option<u32>),
-    /// The peer does not take the packet: a hard error (RFC 1122, section 4.2.3.9).
+    /// The peer rejects the packet: a hard error (RFC 1122, section 4.2.3.9).
     Refused,
-    /// The packet did not reach the peer, perhaps for a moment only.
+    /// The packet did not reach the peer, perhaps a transient problem.
     Unreachable,
 }
 
-/// The code of a Parameter Problem of ICMPv6 about a protocol that the host does not know (RFC
-/// 4443, section 3.4).
+/// ICMPv6 Parameter Problem code for a protocol unknown to the host (RFC 4443, section 3.4).
 const UNKNOWN_NEXT_HEADER: u8 = 1;
 
-/// The error about a TCP segment in an ICMP packet; `None` if it is something else, or too short to
-/// tell.
+/// Parses the error about a TCP segment in an ICMP packet; returns `None` if it is something else,
+/// or too short.
 pub fn error_of(packet: &ip::Packet<'_>) -> Option<IcmpError> {
     let (kind, quoted) = match message_of(packet)? {
         Message::Unreachable { code: Unreachable::FragmentationNeeded, mtu, quoted } => {
@@ -48,8 +47,8 @@ pub fn error_of(packet: &ip::Packet<'_>) -> Option<IcmpError> {
             (IcmpErrorKind::Refused, quoted)
         }
         // The peer itself does not know the protocol, as in the report of IPv4. RFC 9293, section
-        // 3.9.2.2, calls it soft and the other one hard; the application must not wait for a minute
-        // with one of the two families.
+        // 3.9.2.2, calls it soft and the other one hard, but the application must not have to wait
+        // a minute with one of the two families.
         Message::ParameterProblem { code: UNKNOWN_NEXT_HEADER, quoted, .. } if packet.source.is_ipv6() => {
             (IcmpErrorKind::Refused, quoted)
         }
@@ -61,11 +60,11 @@ pub fn error_of(packet: &ip::Packet<'_>) -> Option<IcmpError> {
     let ours = ip::Packet::parse_quoted(quoted).ok()?;
     let below_len = match ours.protocol {
         Protocol::TCP => 0,
-        // The peer does not know the digest, and refuses the protocol.
+        // The peer does not know the digest, and rejects the protocol.
         Protocol::AH => authentication_len(ours.payload).ok()?,
         _ => return None,
     };
-    // Ports and sequence number are quoted always (RFC 792).
+    // Ports and sequence number are always quoted (RFC 792).
     let fields = ours.payload.get(below_len..below_len + 8)?;
     let port = |at: usize| u16::from_be_bytes([fields[at], fields[at + 1]]);
     let seq = u32::from_be_bytes([fields[4], fields[5], fields[6], fields[7]]);
@@ -83,9 +82,9 @@ fn message_of<'a>(packet: &ip::Packet<'a>) -> Option<Message<'a>> {
     (is_icmp && is_whole).then(|| Message::parse(packet.source, packet.destination, packet.payload).ok())?
 }
 
-/// Writes the answer of this host to a packet that no connection takes: the echo of a request (RFC
-/// 1122, section 3.2.2.6), or that its protocol or port is not in use. False if there is none. The
-/// caller limits how many leave (RFC 4443, section 2.4).
+/// Writes this host's answer to a packet that no connection accepts: an echo reply (RFC 1122,
+/// section 3.2.2.6), or a report that its protocol or port is not in use. Returns false if there is
+/// none. The caller limits their rate (RFC 4443, section 2.4).
 pub fn answer(bytes: &[u8], out: &mut SuperPacket) -> bool {
     let Ok(packet) = ip::Packet::parse(bytes) else { return false };
     let is_group = packet.source.is_multicast() || packet.destination.is_multicast();
@@ -104,8 +103,8 @@ pub fn answer(bytes: &[u8], out: &mut SuperPacket) -> bool {
     true
 }
 
-/// Writes the report that the host that `bytes`, a packet, is for cannot be reached. False if it must not be
-/// reported (RFC 1122, section 3.2.2).
+/// Writes the report that the destination host of the packet `bytes` is unreachable. Returns false
+/// if it must not be reported (RFC 1122, section 3.2.2).
 pub fn unreachable(bytes: &[u8], out: &mut SuperPacket) -> bool {
     let Ok(packet) = ip::Packet::parse(bytes) else { return false };
     let is_group = packet.source.is_multicast() || packet.destination.is_multicast();
@@ -118,14 +117,14 @@ pub fn unreachable(bytes: &[u8], out: &mut SuperPacket) -> bool {
     true
 }
 
-/// Writes the report that a packet, whose first fragment is `first`, did not arrive in time (RFC 1122,
-/// section 3.3.2; RFC 8200, section 4.5). False if it must not be reported. The caller limits how many
-/// leave.
+/// Writes the report that a packet, whose first fragment is `first`, did not arrive in time (RFC
+/// 1122, section 3.3.2; RFC 8200, section 4.5). Returns false if it must not be reported. The
+/// caller limits their rate.
 pub fn reassembly_timed_out(first: &[u8], out: &mut SuperPacket) -> bool {
     let Ok(packet) = ip::Packet::parse(first) else { return false };
     let is_group = packet.source.is_multicast() || packet.destination.is_multicast();
-    // Errors are not answered with errors (RFC 1122, section 3.2.2). Of ICMP, only requests for an echo are
-    // none for certain.
+    // Errors are not answered with errors (RFC 1122, section 3.2.2). Among ICMP messages, only echo
+    // requests are certain not to be errors.
     let is_reported = match packet.protocol {
         Protocol::ICMP => packet.payload.first() == Some(&8),
         Protocol::ICMPV6 => packet.payload.first() == Some(&128),
@@ -139,7 +138,7 @@ pub fn reassembly_timed_out(first: &[u8], out: &mut SuperPacket) -> bool {
     true
 }
 
-/// Writes a message that answers `packet`.
+/// Writes a message in answer to `packet`.
 fn emit(packet: &ip::Packet<'_>, message: &Message<'_>, out: &mut SuperPacket) {
     let (source, destination) = (packet.destination, packet.source);
     let header = ip::Header {
@@ -192,7 +191,7 @@ mod tests {
         let reply = ip::Packet::parse(&out.bytes).unwrap();
         assert_eq!((reply.source, reply.destination), ([10, 0, 0, 2].into(), [10, 0, 0, 1].into()));
         assert_eq!(message_of(&reply), Some(Message::EchoReply { id: 7, seq: 9, data: b"data" }));
-        // An answer is not answered.
+        // Answers are not answered.
         assert!(!answer(&out.bytes.clone(), &mut out));
     }
 
@@ -208,7 +207,7 @@ mod tests {
         assert_eq!(found.tuple.local, ([10, 0, 0, 1], 5000).into());
         assert_eq!(found.tuple.remote, ([10, 0, 0, 2], 80).into());
         for len in 0..bytes.len() {
-            // Truncated packets are none, and nothing panics.
+            // Truncated packets give no error, and nothing panics.
             let _nothing = ip::Packet::parse(&bytes[..len]).ok().and_then(|packet| error_of(&packet));
         }
     }
@@ -233,8 +232,8 @@ mod tests {
         }
     }
 
-    /// Each report counts (RFC 9293, section 3.9.2.2), and the same reports of both versions have
-    /// the same meaning.
+    /// Both versions' reports count (RFC 9293, section 3.9.2.2), and equal reports have the same
+    /// meaning.
     #[test]
     fn reports_of_both_versions_mean_the_same() {
         let kind = |is_ipv6: bool, ty: u8, code: u8| {

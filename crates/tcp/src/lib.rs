@@ -1,5 +1,5 @@
-//! TCP as a state machine in two halves. Sans-IO: no socket, no clock, no thread; the caller passes
-//! segments and times and takes plans, events and deadlines.
+//! TCP as a state machine in two halves. Sans-IO: it has no sockets, clock or threads; the caller
+//! passes segments and times and takes plans, events and deadlines.
 //!
 //! | module | content |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Segments for a port that listens, whose sender has no connection (RFC 9293, section 3.10.7.2).
+//! Segments for a listening port from a sender without a connection (RFC 9293, section 3.10.7.2).
 
 use wire::tcp::Flags;
 
@@ -7,14 +7,14 @@ use wire::tcp::Flags;
 pub enum Listening {
     /// The segment begins a connection: [`Connection::accept`](crate::Connection::accept).
     Begins,
-    /// It is answered with a [reset](crate::reply::reset).
+    /// The segment is answered with a [reset](crate::reply::reset).
     Reset,
-    /// It is dropped without an answer.
+    /// The segment is dropped without an answer.
     Dropped,
 }
 
-/// Judges a segment by its flags: first RST, then ACK, then SYN. One with none of them is dropped;
-/// an end or data that come with a SYN are kept by the connection that it begins.
+/// Judges a segment by its flags: first RST, then ACK, then SYN. A segment with none of them is
+/// dropped; the connection that a SYN begins keeps the data or FIN of the SYN.
 pub fn judge(flags: Flags) -> Listening {
     if flags.contains(Flags::RST) {
         Listening::Dropped

@@ -12,14 +12,14 @@ use zeroize::Zeroizing;
 
 use crate::tuple::Tuple;
 
-/// Bytes of the option with its padding.
+/// Length of the option with padding, in bytes.
 pub(crate) const MD5_LEN: u16 = 20;
 
-/// The longest key, as in other systems (RFC 2385, section 4.5, says at least 80).
+/// Key length limit, as in other systems (RFC 2385, section 4.5, says at least 80).
 pub const MD5_KEY_MAX: usize = 80;
 
-/// A key that both ends of a connection know. Each segment carries a digest of its addresses, its header,
-/// its data and the key.
+/// A key shared by both ends of a connection. Each segment carries a digest of its addresses,
+/// header and data with the key.
 #[derive(Clone)]
 pub struct Md5Key {
     bytes: Arc<Zeroizing<Vec<u8>>>,
@@ -31,7 +31,7 @@ impl fmt::Debug for Md5Key {
     }
 }
 
-/// A key that is empty or longer than [`MD5_KEY_MAX`].
+/// Error for a key that is empty or longer than [`MD5_KEY_MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Md5KeyError;
 
@@ -44,17 +44,17 @@ impl fmt::Display for Md5KeyError {
 impl std::error::Error for Md5KeyError {}
 
 impl Md5Key {
-    /// A key of these bytes.
+    /// Creates a key from these bytes.
     ///
     /// # Errors
-    /// If there are none, or more than [`MD5_KEY_MAX`].
+    /// Fails if there are none, or more than [`MD5_KEY_MAX`].
     pub fn new(bytes: &[u8]) -> Result<Self, Md5KeyError> {
         let is_valid = (1..=MD5_KEY_MAX).contains(&bytes.len());
         is_valid.then(|| Self { bytes: Arc::new(Zeroizing::new(bytes.to_vec())) }).ok_or(Md5KeyError)
     }
 
-    /// The digest of a segment that `tuple.local` sends (RFC 2385, section 2.0). `header` has no options,
-    /// and any checksum.
+    /// Returns the digest of a segment sent by `tuple.local` (RFC 2385, section 2.0). `header` has
+    /// no options, and its checksum is ignored.
     pub(crate) fn digest(&self, tuple: &Tuple, header: &[u8; HEADER_LEN], options_len: usize, data: &[u8]) -> [u8; 16] {
         let len = (HEADER_LEN + options_len + data.len()) as u32;
         let mut md5 = Md5::new();
@@ -85,14 +85,14 @@ impl Md5Key {
         md5.finalize().into()
     }
 
-    /// Whether `segment`, which has arrived for `tuple`, has the digest that only a peer with this key can
-    /// make.
+    /// Returns whether `segment`, received for `tuple`, has the digest that only a peer with this
+    /// key can compute.
     pub fn verifies(&self, tuple: &Tuple, segment: &[u8]) -> bool {
         let Ok((header, len)) = Header::parse(segment) else { return false };
         let (Some(found), Some(first)) = (header.options.md5, segment.first_chunk()) else { return false };
         let sent = Tuple { local: tuple.remote, remote: tuple.local };
         let expected = self.digest(&sent, first, len - HEADER_LEN, &segment[len..]);
-        // The time does not depend on where they differ.
+        // The time does not depend on the position of a difference.
         expected.iter().zip(found).fold(0, |differences, (expected, found)| differences | expected ^ found) == 0
     }
 }

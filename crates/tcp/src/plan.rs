@@ -10,24 +10,24 @@ use wire::{checksum, ip, tcp};
 use crate::md5::Md5Key;
 use crate::tuple::Tuple;
 
-/// The time to live of our packets (RFC 1700).
+/// Time to live of our packets (RFC 1700).
 pub(crate) const HOP_LIMIT: u8 = 64;
 
-/// The longest IP packet (RFC 791, section 3.1), and the longest that carries TCP over IPv6 here:
+/// Length limit of IP packets (RFC 791, section 3.1), and of those with TCP over IPv6 here:
 /// jumbograms (RFC 2675) have no use on the devices of a host.
 pub(crate) const IP_PACKET_MAX: usize = 65_535;
 
-/// The largest plan of several segments in bytes of data: what fits into an IP packet with all
-/// headers. One segment may have more, if its headers are shorter: it always makes a plan.
+/// Data limit of a plan of several segments, in bytes: it fits into an IP packet with all headers.
+/// A single segment with shorter headers may have more, so that it always fits into a plan.
 pub const PLAN_BYTES_MAX: usize = IP_PACKET_MAX - 60 - 60;
 
-/// Data of at most this length are copied: that costs less than to refer to them.
+/// Data up to this length are copied, which is cheaper than a reference.
 const COPIED_BYTES_MAX: usize = 2048;
 
-/// Data in more pieces are copied, too: each piece is an entry of the system call.
+/// Data in more pieces are copied, too: each piece is an entry in the system call.
 const PIECES_MAX: usize = 16;
 
-/// Segments to be sent. It shares no state with its connection, so any processor can
+/// Segments to send. It shares no state with its connection, so any processor can
 /// [seal](Self::seal) it.
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -37,12 +37,12 @@ pub struct Plan {
     pub(crate) data_len: usize,
     /// Bytes of data in each segment but the last.
     pub(crate) segment: usize,
-    /// The code point of differentiated services (RFC 2474): six bits.
+    /// Differentiated services code point (RFC 2474): six bits.
     pub(crate) dscp: u8,
     pub(crate) ecn: Option<Ecn>,
-    /// The number under which the send half has recorded it.
+    /// The send half's number of this plan.
     pub(crate) transmission: Option<u64>,
-    /// Each segment carries a digest with this key (RFC 2385).
+    /// Key of the digest that each segment carries (RFC 2385).
     pub(crate) md5: Option<Md5Key>,
 }
 
@@ -63,29 +63,29 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// The addresses and ports of the connection.
+    /// Returns the addresses and ports of the connection.
     pub const fn tuple(&self) -> &Tuple {
         &self.tuple
     }
 
-    /// The number of segments.
+    /// Returns the number of segments.
     pub fn segment_count(&self) -> usize {
         self.data_len.div_ceil(self.segment).max(1)
     }
 
-    /// Bytes of data in all segments.
+    /// Returns the number of bytes of data in all segments.
     pub const fn data_len(&self) -> usize {
         self.data_len
     }
 
-    /// The number under which the send half has recorded it: the argument of
-    /// [`Connection::handle_emitted`](crate::Connection::handle_emitted). `None` if it takes no
-    /// sequence numbers.
+    /// Returns the send half's number of this plan: the argument of
+    /// [`Connection::handle_emitted`](crate::Connection::handle_emitted). `None` if the plan takes
+    /// no sequence numbers.
     pub const fn transmission(&self) -> Option<u64> {
         self.transmission
     }
 
-    /// Lets each segment carry a digest with this key (RFC 2385).
+    /// Makes each segment carry a digest with this key (RFC 2385).
     pub fn sign(&mut self, key: Option<&Md5Key>) {
         self.md5 = key.cloned();
     }
@@ -107,8 +107,8 @@ impl Plan {
         debug_assert_eq!(out.bytes.len() - out.header_len, self.data_len);
     }
 
-    /// As [`seal`](Self::seal), but refers to large data instead of copying them: the packet is
-    /// [`SuperPacket::bytes`] and then [`SuperPacket::data`].
+    /// Does the same as [`seal`](Self::seal), but refers to large data instead of copying them: the
+    /// packet is [`SuperPacket::bytes`] followed by [`SuperPacket::data`].
     pub fn seal_shared(&self, out: &mut SuperPacket) {
         if self.md5.is_some() || self.data_len <= COPIED_BYTES_MAX || self.pieces.len() > PIECES_MAX {
             return self.seal(out);
@@ -117,7 +117,7 @@ impl Plan {
         out.data.extend_from_slice(&self.pieces);
     }
 
-    /// Writes the headers of the packet whose checksum is to be completed.
+    /// Writes the headers of a packet whose checksum is completed later.
     fn write_headers(&self, out: &mut SuperPacket) {
         let header = self.ip_header(Protocol::TCP);
         let segment_len = self.header.len() + self.data_len;
@@ -132,8 +132,8 @@ impl Plan {
         tcp::fill_partial_checksum(&mut out.bytes[out.ip_len..], pseudo);
     }
 
-    /// As [`seal`](Self::seal), but writes the packet of each segment, with its checksum, one behind
-    /// the other. `below` is a header between IP and TCP.
+    /// Does the same as [`seal`](Self::seal), but writes the packet of each segment with its
+    /// checksum, one after the other. `below` is a header between IP and TCP.
     pub fn seal_packets(&self, below: Option<&dyn HeaderBelow>, out: &mut SuperPacket) {
         let ip = self.ip_header(below.map_or(Protocol::TCP, HeaderBelow::protocol));
         let below_len = below.map_or(0, HeaderBelow::header_len);
@@ -176,13 +176,13 @@ impl Plan {
             dscp: self.dscp,
             ecn: self.ecn,
             id: 0,
-            // Packets that are too large are reported (RFC 1191, RFC 8201).
+            // Oversized packets are reported (RFC 1191, RFC 8201).
             may_fragment: false,
         }
     }
 }
 
-/// Writes the digest of a segment whose option of it has any content.
+/// Fills in the digest of a segment; the previous content of the option is ignored.
 fn write_digest(key: &Md5Key, tuple: &Tuple, header: &mut tcp::Header, segment: &mut [u8]) {
     let (head, data) = segment.split_at_mut(header.len());
     let first = head.first_chunk().expect("a header has 20 bytes");
@@ -194,17 +194,17 @@ fn write_digest(key: &Md5Key, tuple: &Tuple, header: &mut tcp::Header, segment: 
 
 /// A header between IP and TCP.
 pub trait HeaderBelow {
-    /// Its protocol number.
+    /// Returns its protocol number.
     fn protocol(&self) -> Protocol;
 
-    /// Its length in bytes.
+    /// Returns its length in bytes.
     fn header_len(&self) -> usize;
 
-    /// Fills it, at `ip_len`, in a packet that is complete otherwise.
+    /// Fills in the header at `ip_len` in a packet that is complete otherwise.
     fn fill(&self, packet: &mut [u8], ip_len: usize);
 }
 
-/// Data in pieces that were not copied yet.
+/// Data pieces not copied yet.
 struct Pieces<'a> {
     first: &'a [u8],
     rest: std::slice::Iter<'a, Bytes>,
@@ -224,59 +224,62 @@ impl Pieces<'_> {
     }
 }
 
-/// An IP packet of up to 64 KiB that stands for segments which a device, or
-/// [`packets`](Self::packets), cuts. The field of a partial checksum holds the sum of the
-/// pseudo-header, as devices that complete it expect.
+/// An IP packet of up to 64 KiB that stands for several segments; a device, or
+/// [`packets`](Self::packets), splits it. With a partial checksum, the checksum field holds the sum
+/// of the pseudo-header, as devices expect.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SuperPacket {
-    /// The packet, but for [`data`](Self::data).
+    /// The packet without [`data`](Self::data).
     pub bytes: Vec<u8>,
-    /// If data follow by reference: their pieces. `bytes` are the headers then.
+    /// Data pieces by reference; empty if `bytes` holds everything. Otherwise `bytes` holds the
+    /// headers only.
     pub data: Vec<Bytes>,
-    /// The length of the IP header: the TCP header follows.
+    /// Length of the IP header, which the TCP header follows.
     pub ip_len: usize,
-    /// The length of all headers.
+    /// Length of all headers.
     pub header_len: usize,
     /// Bytes of data in each segment but the last.
     pub segment: usize,
-    /// The checksum must be completed. Otherwise it is complete, and `bytes` are single packets.
+    /// Whether the checksum must be completed. Otherwise it is complete, and `bytes` holds single
+    /// packets.
     pub is_checksum_partial: bool,
-    /// If `bytes` are several whole packets, their length; the last may be shorter. Zero for one.
+    /// Length of each packet if `bytes` holds several complete ones; the last may be shorter. Zero
+    /// for a single packet.
     pub stride: usize,
 }
 
 impl SuperPacket {
-    /// [`parts`](Self::parts) of a packet, at most.
+    /// Limit on the number of [`parts`](Self::parts) of a packet.
     pub const PARTS_MAX: usize = 1 + PIECES_MAX;
 
-    /// Drops the content and the references to data, and keeps the memory.
+    /// Drops the contents and the references to data, but keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.data.clear();
         (self.ip_len, self.header_len, self.segment, self.stride) = (0, 0, 0, 0);
     }
 
-    /// Its length in bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len() + self.data.iter().map(Bytes::len).sum::<usize>()
     }
 
-    /// Whether it has no content.
+    /// Returns whether there are no contents.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// The pieces of the packet, in order.
+    /// Returns the pieces of the packet, in order.
     pub fn parts(&self) -> impl Iterator<Item = &[u8]> + Clone {
         std::iter::once(&self.bytes[..]).chain(self.data.iter().map(|piece| &piece[..]))
     }
 
-    /// Whether it is a single segment.
+    /// Returns whether the packet is a single segment.
     pub fn is_single(&self) -> bool {
         self.packet_count() == 1
     }
 
-    /// The number of packets that it stands for.
+    /// Returns the number of packets that this one stands for.
     pub fn packet_count(&self) -> usize {
         match self.stride {
             0 => self.len().saturating_sub(self.header_len).div_ceil(self.segment.max(1)).max(1),
@@ -284,12 +287,12 @@ impl SuperPacket {
         }
     }
 
-    /// Whether it is an IPv6 packet.
+    /// Returns whether it is an IPv6 packet.
     pub fn is_ipv6(&self) -> bool {
         self.bytes.first().is_some_and(|first| first >> 4 == 6)
     }
 
-    /// Calls `each` with the packet of each segment, with its checksum.
+    /// Calls `each` with the packet of each segment, checksum included.
     pub fn packets(&self, mut each: impl FnMut(&[u8])) {
         if !self.is_checksum_partial {
             let stride = if self.stride == 0 { self.bytes.len().max(1) } else { self.stride };
@@ -297,7 +300,7 @@ impl SuperPacket {
         }
         let (headers, first) = self.bytes.split_at(self.header_len);
         let (data_len, mut data) = (self.len() - self.header_len, Pieces { first, rest: self.data.iter() });
-        // As a quoted one: the data may be elsewhere.
+        // Parsed like a quoted packet, because the data may be elsewhere.
         let Ok(whole) = ip::Packet::parse_quoted(headers) else { return };
         let Ok((mut header, _)) = tcp::Header::parse(&headers[self.ip_len..]) else { return };
         let (first_seq, flags) = (header.seq, header.flags);
@@ -330,7 +333,8 @@ impl SuperPacket {
     }
 }
 
-/// The end of the data is in the last segment, the sign of a reduced window in the first.
+/// Returns the flags of one segment of several: the end of the data is flagged in the last one, a
+/// reduced window in the first.
 fn flags_of_part(flags: Flags, is_first: bool, is_last: bool) -> Flags {
     let mut part = flags;
     if !is_last {
@@ -343,7 +347,7 @@ fn flags_of_part(flags: Flags, is_first: bool, is_last: bool) -> Flags {
 }
 
 impl Plan {
-    /// The sequence number of the first segment.
+    /// Returns the sequence number of the first segment.
     pub const fn seq(&self) -> Seq32 {
         self.header.seq
     }

@@ -6,10 +6,10 @@
 
 use units::Seq32;
 
-/// The position of the first byte of data.
+/// Position of the first byte of data.
 pub(crate) const FIRST_BYTE: u64 = 1;
 
-/// The sequence numbers of one direction.
+/// Sequence numbers of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SequenceSpace {
     initial: Seq32,
@@ -20,13 +20,13 @@ impl SequenceSpace {
         Self { initial }
     }
 
-    /// The sequence number of a position.
+    /// Returns the sequence number of a position.
     pub(crate) fn wire(self, position: u64) -> Seq32 {
         self.initial + position as u32
     }
 
-    /// The position of a sequence number that is within 2^31 of `near`; `None` if it lies before the
-    /// SYN.
+    /// Returns the position of a sequence number that is within 2^31 of `near`; `None` if it lies
+    /// before the SYN.
     pub(crate) fn position(self, number: Seq32, near: u64) -> Option<u64> {
         near.checked_add_signed(i64::from(number.distance_from(self.wire(near))))
     }

@@ -1,4 +1,4 @@
-//! Answers to segments that belong to no connection, and to those of a connection that has ended.
+//! Answers to segments without a connection, and to those of an ended connection.
 
 use units::{Duration, Instant, Seq32};
 use wire::tcp::{Flags, Header, Options};
@@ -12,8 +12,8 @@ use crate::tuple::Tuple;
 /// The largest window (RFC 7323, section 2.3).
 const WINDOW_MAX: i32 = 1 << 30;
 
-/// Fills `plan` with the reset that answers a segment without a connection (RFC 9293, section 3.10.7.1).
-/// False if it is a reset itself.
+/// Fills `plan` with the reset in answer to a segment without a connection (RFC 9293, section
+/// 3.10.7.1). Returns false if the segment is a reset itself.
 pub fn reset(arrival: &Arrival, plan: &mut Plan) -> bool {
     let header = &arrival.header;
     if arrival.has(Flags::RST) {
@@ -28,7 +28,7 @@ pub fn reset(arrival: &Arrival, plan: &mut Plan) -> bool {
     true
 }
 
-/// A connection in the state TIME-WAIT, without anything but what it must answer (RFC 9293, section
+/// A connection in state TIME-WAIT, reduced to the state that its answers need (RFC 9293, section
 /// 3.6.1).
 #[derive(Debug)]
 pub struct TimeWait {
@@ -62,24 +62,24 @@ impl TimeWait {
         Self { dscp, ..self }
     }
 
-    /// The key with which segments are verified.
+    /// Returns the key that verifies segments.
     pub const fn md5(&self) -> Option<&Md5Key> {
         self.md5.as_ref()
     }
 
-    /// The addresses and ports.
+    /// Returns the addresses and ports.
     pub const fn tuple(&self) -> &Tuple {
         &self.tuple
     }
 
-    /// When its ports are free again.
+    /// Returns the time at which its ports are free again.
     pub const fn until(&self) -> Instant {
         self.until
     }
 
-    /// Whether this SYN may begin a new connection with the same addresses and ports: its sequence
-    /// number or its timestamp is later than everything of the old one (RFC 9293, section 3.10.7.4,
-    /// and RFC 6191, section 2).
+    /// Returns whether this SYN may begin a new connection with the same addresses and ports: its
+    /// sequence number or timestamp must be later than all of the old connection (RFC 9293, section
+    /// 3.10.7.4, and RFC 6191, section 2).
     pub fn may_be_replaced(&self, now: Instant, syn: &Arrival) -> bool {
         if !syn.has(Flags::SYN) || syn.header.flags.intersects(Flags::ACK | Flags::RST) {
             return false;
@@ -94,16 +94,17 @@ impl TimeWait {
         }
     }
 
-    /// Whether a segment acknowledges nothing, or something that was sent (RFC 5961, section 5.2,
-    /// with the largest window): it would be dropped, or say nothing new.
+    /// Returns whether a segment acknowledges nothing, or something that was sent (RFC 5961,
+    /// section 5.2, with the largest window); such a segment would otherwise be dropped, or carry
+    /// no news.
     fn is_known(&self, arrival: &Arrival) -> bool {
         let age = self.seq.distance_from(arrival.header.ack);
         !arrival.has(Flags::ACK) || (0..=WINDOW_MAX).contains(&age)
     }
 
-    /// Fills `plan` with the answer to a segment; false if there is none. A repeated FIN begins the
-    /// time anew. A reset with the next number [ends](Self::until) it now (RFC 9293, section
-    /// 3.10.7.4, second check): the peer has begun anew, and its SYN is not later than the
+    /// Fills `plan` with the answer to a segment; returns false if there is none. A repeated FIN
+    /// restarts the period. A reset with the next number [ends](Self::until) it now (RFC 9293,
+    /// section 3.10.7.4, second check): the peer has restarted, and its SYN is not later than the
     /// connection. RFC 1337 would ignore the reset, and the peer could not connect for a minute.
     pub fn handle_segment(&mut self, now: Instant, arrival: &Arrival, plan: &mut Plan) -> bool {
         if arrival.has(Flags::RST) {

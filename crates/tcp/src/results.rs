@@ -1,22 +1,22 @@
-//! Results of calls of the application: what was read, why not, and how a connection has ended.
+//! Results of application calls: data read, reasons for their absence, and the end of a connection.
 
 use bytes::Bytes;
 
-/// Why a connection has ended.
+/// Reason for the end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CloseReason {
     /// Both sides have finished.
     Finished,
-    /// The peer has reset it.
+    /// The peer reset it.
     Reset,
-    /// The peer has refused it.
+    /// The peer refused it.
     Refused,
     /// The peer did not answer.
     TimedOut,
-    /// The peer did not answer, and a router has reported that it cannot be reached.
+    /// The peer did not answer, and a router reported it unreachable.
     Unreachable,
-    /// This side has reset it.
+    /// This side reset it.
     Aborted,
 }
 
@@ -33,20 +33,20 @@ impl std::fmt::Display for CloseReason {
     }
 }
 
-/// What [`Connection::read`](crate::Connection::read) has found.
+/// Result of [`Connection::read`](crate::Connection::read).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Read {
     /// The next bytes.
     Bytes(Bytes),
     /// The peer has finished, and all of its data were read.
     End,
-    /// Nothing yet.
+    /// No data yet.
     Blocked,
-    /// The connection has ended before the peer had finished.
+    /// The connection ended before the peer had finished.
     Closed(CloseReason),
 }
 
-/// Why [`Connection::write`](crate::Connection::write) has taken nothing.
+/// Reason why [`Connection::write`](crate::Connection::write) took nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteError {
     /// The send buffer is full: [`Event::Writable`](crate::Event::Writable) follows.

@@ -7,10 +7,10 @@ use units::{Duration, Instant, Seq32};
 
 use crate::tuple::Tuple;
 
-/// The clock of initial sequence numbers (RFC 9293, section 3.4.1).
+/// Period of the clock of initial sequence numbers (RFC 9293, section 3.4.1).
 const ISN_TICK: Duration = Duration::from_micros(4);
 
-/// The lowest and the highest port for outgoing connections (RFC 6335, section 6).
+/// Lowest and highest port for outgoing connections (RFC 6335, section 6).
 const EPHEMERAL: (u16, u16) = (49_152, 65_535);
 
 /// A random key of this host.
@@ -26,25 +26,25 @@ impl std::fmt::Debug for HostSecret {
 }
 
 impl HostSecret {
-    /// `key` must be random.
+    /// Creates a secret; `key` must be random.
     pub const fn new(key: [u8; 32]) -> Self {
         Self { key }
     }
 
-    /// The initial sequence number of a connection that begins now (RFC 6528, section 3): numbers of
-    /// the same addresses and ports grow, those of others tell nothing.
+    /// Returns the initial sequence number of a connection that begins now (RFC 6528, section 3):
+    /// numbers for the same addresses and ports increase, those for others reveal nothing.
     pub fn initial_sequence(&self, now: Instant, tuple: &Tuple) -> Seq32 {
         let ticks = (now.as_nanos() / ISN_TICK.as_nanos()) as u32;
         Seq32::new(ticks.wrapping_add(self.hash(b"isn", tuple, true)))
     }
 
-    /// The offset of the timestamps of a connection (RFC 7323, section 7.1).
+    /// Returns the offset of the timestamps of a connection (RFC 7323, section 7.1).
     pub fn timestamp_offset(&self, tuple: &Tuple) -> u32 {
         self.hash(b"timestamp", tuple, true)
     }
 
-    /// Ports for a connection to `tuple.remote`, in the order in which they are tried (RFC 6056,
-    /// section 3.3.3): `counter` is one more for each connection.
+    /// Returns ports for a connection to `tuple.remote`, in the order to try them (RFC 6056,
+    /// section 3.3.3); `counter` increases by one for each connection.
     pub fn ports(&self, tuple: &Tuple, counter: u32) -> impl Iterator<Item = u16> {
         let (low, high) = EPHEMERAL;
         let count = u32::from(high - low) + 1;
@@ -52,20 +52,22 @@ impl HostSecret {
         (0..count).map(move |step| low + (first.wrapping_add(step) % count) as u16)
     }
 
-    /// A key for the hashes of tables, so that other hosts cannot choose addresses and ports that collide.
+    /// Returns a key for the hashes of tables, so that other hosts cannot choose colliding
+    /// addresses and ports.
     pub fn table_key(&self) -> [u8; 16] {
         let hash = blake3::keyed_hash(&self.key, b"table");
         *hash.as_bytes().first_chunk().expect("a hash has 32 bytes")
     }
 
-    /// Bytes that differ from those of every other connection, for the keys of a cipher above TCP.
+    /// Returns bytes unique to a connection, for the keys of a cipher above TCP.
     pub fn salt(&self, now: Instant, tuple: &Tuple) -> [u8; 32] {
         let mut hasher = self.hasher(b"salt", tuple, true);
         hasher.update(&now.as_nanos().to_be_bytes());
         *hasher.finalize().as_bytes()
     }
 
-    /// The code that shows that a SYN cookie was made by this host (RFC 4987, section 3.6).
+    /// Returns the code that proves that a SYN cookie was made by this host (RFC 4987, section
+    /// 3.6).
     pub(crate) fn cookie_code(&self, tuple: &Tuple, peer_initial: Seq32, period: u64, content: u8) -> u32 {
         let mut hasher = self.hasher(b"cookie", tuple, true);
         hasher.update(&peer_initial.get().to_be_bytes());

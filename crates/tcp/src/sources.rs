@@ -1,21 +1,21 @@
-//! Addresses that are no source of a packet (RFC 1122, section 3.2.1.3; RFC 4291, section 2): a
-//! packet from there is forged, and an answer would go to another host, or to many.
+//! Addresses that are invalid as a packet's source (RFC 1122, section 3.2.1.3; RFC 4291, section
+//! 2): such a packet is forged, and an answer would go to another host, or to many.
 
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Whether an address is of several hosts: multicast, or the limited broadcast address.
+/// Returns whether an address stands for several hosts: multicast, or the limited broadcast
+/// address.
 pub fn is_group(ip: IpAddr) -> bool {
     ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST)
 }
 
-/// Whether a host may send packets from `source` to `destination`. Loopback addresses never leave a
-/// host, so a packet has either two of them or none.
-/// The caller checks for the host's own addresses and the broadcast addresses of its networks,
-/// which are not known here.
+/// Returns whether a host may send packets from `source` to `destination`. Loopback addresses never
+/// leave a host, so a packet has either two of them or none. The caller checks for the host's own
+/// addresses and the broadcast addresses of its networks, which are not known here.
 pub fn is_valid_source(source: IpAddr, destination: IpAddr) -> bool {
     match source {
         IpAddr::V4(ip) => match ip.octets()[0] {
-            // This network, whose hosts do not know their addresses yet; and groups of hosts.
+            // This network, whose hosts do not know their addresses yet, and groups of hosts.
             0 | 224..=239 => false,
             127 => destination.is_loopback(),
             255 if ip == Ipv4Addr::BROADCAST => false,
@@ -23,7 +23,7 @@ pub fn is_valid_source(source: IpAddr, destination: IpAddr) -> bool {
         },
         IpAddr::V6(ip) => match ip.segments()[0] {
             0 if ip.is_loopback() => destination.is_loopback(),
-            // An IPv4 address in an IPv6 header would name another host to an application.
+            // An IPv4 address in an IPv6 header would mean another host to an application.
             0 if ip.is_unspecified() || ip.to_ipv4_mapped().is_some() => false,
             0xff00..=0xffff => false,
             _ => !destination.is_loopback(),

@@ -3,7 +3,7 @@
 /// The states after the passive or active open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// A SYN was sent.
+    /// Our SYN was sent.
     SynSent,
     /// SYNs were sent and received; ours is not acknowledged.
     SynReceived,
@@ -19,24 +19,24 @@ pub enum State {
     CloseWait,
     /// Our FIN was sent after the peer's.
     LastAck,
-    /// Both FINs are acknowledged; a repeated FIN of the peer is answered for a while.
+    /// Both FINs are acknowledged; repeated FINs of the peer are answered for a while.
     TimeWait,
     /// The connection has ended.
     Closed,
 }
 
 impl State {
-    /// Whether the handshake is complete and the connection has not ended.
+    /// Returns whether the handshake is complete and the connection has not ended.
     pub const fn is_synchronized(self) -> bool {
         !matches!(self, Self::SynSent | Self::SynReceived | Self::Closed)
     }
 
-    /// Whether data of the peer may still come.
+    /// Returns whether the peer may still send data.
     pub(crate) const fn may_receive(self) -> bool {
         matches!(self, Self::Established | Self::FinWait1 | Self::FinWait2)
     }
 
-    /// Our FIN was sent.
+    /// Records that our FIN was sent.
     pub(crate) fn on_fin_sent(&mut self) {
         *self = match *self {
             Self::Established | Self::SynReceived => Self::FinWait1,
@@ -45,7 +45,7 @@ impl State {
         };
     }
 
-    /// Our FIN is acknowledged.
+    /// Records that our FIN was acknowledged.
     pub(crate) fn on_fin_acked(&mut self) {
         *self = match *self {
             Self::FinWait1 => Self::FinWait2,
@@ -55,7 +55,7 @@ impl State {
         };
     }
 
-    /// The peer's FIN was received, with everything before it.
+    /// Records that the peer's FIN was received, with everything before it.
     pub(crate) fn on_fin_received(&mut self) {
         *self = match *self {
             Self::Established => Self::CloseWait,

@@ -3,24 +3,23 @@
 use units::{Duration, Instant};
 use wire::tcp::Timestamps;
 
-/// The clock of the timestamps ticks once in this time (RFC 7323, section 5.4: between a millisecond
-/// and a second).
+/// Tick of the timestamp clock (RFC 7323, section 5.4: between a millisecond and a second).
 const TICK: Duration = Duration::from_millis(1);
 
-/// A timestamp may be so many ticks older than the latest, as in Linux: the processors of some
-/// hosts have clocks of their own. Far less than the lifetime of a segment.
+/// Number of ticks by which a timestamp may be older than the latest, as in Linux: the processors
+/// of some hosts have separate clocks. Far less than the lifetime of a segment.
 const TICKS_BACK: i32 = 1;
 
-/// After so long without a segment the peer's clock may have wrapped (RFC 7323, section 5.5).
+/// Silence after which the peer's clock may have wrapped (RFC 7323, section 5.5).
 const RECENT_MAX: Duration = Duration::from_secs(24 * 24 * 3600);
 
 /// Our clock and the peer's latest timestamp.
 #[derive(Debug, Clone)]
 pub(crate) struct TimestampClock {
-    /// Differs from connection to connection, so that they do not reveal the host's uptime (RFC 7323,
-    /// section 7.1).
+    /// Random per connection, so that timestamps do not reveal the host's uptime (RFC 7323, section
+    /// 7.1).
     offset: u32,
-    /// The timestamp to be echoed, and when it came: TS.Recent.
+    /// Timestamp to echo, and its arrival time: TS.Recent.
     recent: Option<(u32, Instant)>,
 }
 
@@ -29,7 +28,7 @@ impl TimestampClock {
         Self { offset, recent: None }
     }
 
-    /// The timestamps of a segment that leaves now.
+    /// Returns the timestamps of a segment that leaves now.
     pub(crate) fn stamp(&self, now: Instant) -> Timestamps {
         Timestamps { value: self.value(now), echo: self.recent.map_or(0, |(value, _)| value) }
     }
@@ -38,8 +37,9 @@ impl TimestampClock {
         ((now.as_nanos() / TICK.as_nanos()) as u32).wrapping_add(self.offset)
     }
 
-    /// When the segment was sent that the peer echoes, at the latest: the end of the tick, and not
-    /// after `now`. `None` if the echo is none of ours, or older than half the clock's period.
+    /// Returns the latest possible send time of the segment that the peer echoes: the end of the
+    /// tick, and not after `now`. `None` if the echo is none of ours, or older than half the
+    /// clock's period.
     pub(crate) fn echoed(&self, now: Instant, echo: u32) -> Option<Instant> {
         let age_ticks = self.value(now).wrapping_sub(echo);
         if echo == 0 || age_ticks > u32::MAX / 2 {
@@ -50,15 +50,17 @@ impl TimestampClock {
         Some(end.min(now))
     }
 
-    /// Whether a segment with this timestamp is an old duplicate (RFC 7323, section 5.3, R1).
+    /// Returns whether a segment with this timestamp is an old duplicate (RFC 7323, section 5.3,
+    /// R1).
     ///
-    /// Nothing is older than a timestamp of zero: some hosts send it in their SYNs, and begin their
-    /// clock anywhere after that. All that they send could look old for weeks.
+    /// Nothing is older than a timestamp of zero: some hosts send zero in their SYNs, and start
+    /// their clock anywhere after that. All of their segments could look old for weeks.
     pub(crate) fn is_old(&self, now: Instant, value: u32) -> bool {
         self.is_older(now, value, TICKS_BACK)
     }
 
-    /// Whether a SYN with this timestamp is older than the latest segment (RFC 6191, section 2).
+    /// Returns whether a SYN with this timestamp is older than the latest segment (RFC 6191,
+    /// section 2).
     pub(crate) fn is_syn_old(&self, now: Instant, value: u32) -> bool {
         self.is_older(now, value, 0)
     }
@@ -69,14 +71,14 @@ impl TimestampClock {
         })
     }
 
-    /// Whether a segment with this timestamp was sent after all that were received.
+    /// Returns whether a segment with this timestamp was sent after all those received.
     pub(crate) fn is_new(&self, now: Instant, value: u32) -> bool {
         let is_stale = |at| now.saturating_since(at) >= RECENT_MAX;
         self.recent.is_some_and(|(recent, at)| (value.wrapping_sub(recent) as i32) > 0 || is_stale(at))
     }
 
-    /// A segment was received that begins at or before what was acknowledged last (RFC 7323, section
-    /// 4.3).
+    /// Records the timestamp of a segment that begins at or before the last acknowledged position
+    /// (RFC 7323, section 4.3).
     pub(crate) fn update(&mut self, now: Instant, value: u32) {
         if self.recent.is_none_or(|(recent, at)| {
             recent == 0 || (value.wrapping_sub(recent) as i32) >= 0 || now.saturating_since(at) >= RECENT_MAX

@@ -13,7 +13,7 @@ pub struct Tuple {
 }
 
 impl Tuple {
-    /// No connection.
+    /// Placeholder for no connection.
     pub const UNSPECIFIED: Self = {
         let none = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
         Self { local: none, remote: none }

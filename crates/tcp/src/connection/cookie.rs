@@ -1,6 +1,6 @@
-//! SYN cookies (RFC 4987, section 3.6): a SYN is answered and nothing is kept of it. The initial sequence
-//! number of the answer says what the SYN said, with a code that only this host can compute. The
-//! acknowledgement of the answer brings the number back, and begins the connection.
+//! SYN cookies (RFC 4987, section 3.6): a SYN is answered without keeping state. The initial
+//! sequence number of the answer encodes the contents of the SYN, with a code that only this host
+//! can compute. The peer's acknowledgement returns the number and begins the connection.
 //!
 //! ```text
 //!            31       30..28        27..0
@@ -10,10 +10,10 @@
 //!  timestamp the clock's higher   ECN    SACK   window scale, 15: none
 //! ```
 //!
-//! A guess is right once in 2^28. The options beyond the segment size travel in the timestamp that the
-//! peer echoes. A peer without timestamps gets none of them. What is lost otherwise: the answer is not
-//! sent again, so that a connection in which this side speaks first waits until the peer gives up if the
-//! last segment of its handshake gets lost.
+//! A guess succeeds once in 2^28 attempts. Options other than the segment size travel in the
+//! timestamp that the peer echoes. Peers without timestamps get none of them. The price: the answer
+//! is not retransmitted. If this side speaks first and the last segment of the handshake is lost,
+//! the connection waits until the peer gives up.
 
 use std::sync::Arc;
 
@@ -27,29 +27,29 @@ use crate::plan::Plan;
 use crate::secret::HostSecret;
 use crate::timestamps::TimestampClock;
 
-/// A cookie is valid in the period in which it was made and in the next one. A longer period gives more
-/// time to guess, and 64 seconds exceed the time for which a peer repeats its acknowledgement.
+/// A cookie is valid in the period of its creation and in the next one. A longer period gives more
+/// time to guess; 64 seconds exceed the time for which a peer repeats its acknowledgement.
 const PERIOD: Duration = Duration::from_secs(64);
 
-/// So long after the last cookie was sent, one may come back.
+/// Time after the last cookie was sent in which one may come back.
 pub const COOKIE_LIFETIME: Duration = Duration::from_secs(2 * 64);
 
-/// The segment sizes that a cookie can say: the default of IPv4, that of IPv6, those of tunnels, Ethernet
-/// with IPv6 and IPv4, FDDI, and Ethernet with jumbo frames.
+/// Segment sizes that a cookie can encode: the defaults of IPv4 and IPv6, those of tunnels,
+/// Ethernet with IPv6 and IPv4, FDDI, and Ethernet with jumbo frames.
 const SEGMENT_SIZES: [u16; 8] = [536, 1220, 1360, 1432, 1440, 1460, 4312, 8940];
 
-/// The bits of a timestamp that say options.
+/// Timestamp bits that encode options.
 const OPTIONS: u32 = 0x3f;
 const ECN: u32 = 1 << 5;
 const SACK: u32 = 1 << 4;
 const NO_SCALE: u32 = 15;
 
-/// What a cookie keeps of a SYN.
+/// Contents of a SYN that a cookie encodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Kept {
-    /// The index of the segment size.
+    /// Index of the segment size.
     size: usize,
-    /// The options in the timestamp, if the SYN has one.
+    /// Options encoded in the timestamp, if the SYN has one.
     options: Option<u32>,
 }
 
@@ -64,8 +64,8 @@ impl Kept {
         Self { size, options: options.timestamps.filter(|_| config.timestamps).map(|_| bits) }
     }
 
-    /// The answer to a SYN: that of a connection which only knows what is kept. Making one would cost most of
-    /// the time of a flood.
+    /// Builds the answer to a SYN, equal to that of a connection that knows only the encoded
+    /// contents. Creating a connection would cost most of the time of a flood.
     fn answer(&self, now: Instant, config: &TcpConfig, secret: &HostSecret, syn: &Arrival) -> Header {
         let Arrival { tuple, header, .. } = syn;
         let offered = &header.options;
@@ -78,7 +78,7 @@ impl Kept {
         });
         let options = Options {
             mss: Some(config.announced_mss(tuple.local.is_ipv6())),
-            // Without timestamps nothing would tell the options later.
+            // Without timestamps, the options would be unknown later.
             window_scale: (self.window_scale().is_some() && config.window_scaling).then(|| config.window_shift()),
             sack_permitted: self.bits() & SACK != 0 && config.sack,
             timestamps,
@@ -98,18 +98,18 @@ impl Kept {
         }
     }
 
-    /// The bits of the options.
+    /// Returns the option bits.
     fn bits(&self) -> u32 {
         self.options.unwrap_or(NO_SCALE)
     }
 
-    /// The shift of the peer's windows, if it scales them.
+    /// Returns the shift of the peer's windows, if it scales them.
     fn window_scale(&self) -> Option<u8> {
         let scale = self.bits() & NO_SCALE;
         (scale != NO_SCALE).then_some(scale as u8)
     }
 
-    /// A SYN that says no more than what is kept.
+    /// Rebuilds a SYN with the encoded contents only.
     fn syn(&self, header: &Header, seq: Seq32, timestamps: Option<Timestamps>) -> Header {
         let bits = self.bits();
         let ecn = if bits & ECN != 0 { Flags::ECE | Flags::CWR } else { Flags::default() };
@@ -123,10 +123,11 @@ impl Kept {
         Header { seq, ack: Seq32::new(0), flags: Flags::SYN | ecn, options, ..*header }
     }
 
-    /// The latest timestamp up to `value` that says the options.
+    /// Returns the latest timestamp up to `value` that encodes the options.
     fn stamp(&self, value: u32) -> u32 {
         let stamp = value & !OPTIONS | self.options.unwrap_or(0);
-        // A later one than the clock's would make the next segment look old (RFC 7323, section 5.3).
+        // A timestamp ahead of the clock would make the next segment look old (RFC 7323, section
+        // 5.3).
         if stamp.wrapping_sub(value) as i32 > 0 { stamp.wrapping_sub(OPTIONS + 1) } else { stamp }
     }
 }
@@ -141,7 +142,7 @@ fn cookie(secret: &HostSecret, syn: &Arrival, peer_initial: Seq32, period: u64, 
 }
 
 impl Connection {
-    /// Fills `plan` with an answer to a SYN of which nothing is kept: see
+    /// Fills `plan` with an answer to a SYN without keeping state: see
     /// [`accept_cookie`](Self::accept_cookie).
     pub fn answer_with_cookie(
         now: Instant,
@@ -158,9 +159,9 @@ impl Connection {
         plan.header = kept.answer(now, config, secret, syn);
     }
 
-    /// The connection that this segment completes, if it acknowledges a [cookie](Self::answer_with_cookie)
-    /// of this host. The round trip is not measured by it, because the bits of the options make the
-    /// timestamp inexact.
+    /// Returns the connection that this segment completes, if it acknowledges a
+    /// [cookie](Self::answer_with_cookie) of this host. It gives no round-trip sample, because the
+    /// option bits make the timestamp inexact.
     pub fn accept_cookie(
         now: Instant,
         config: &Arc<TcpConfig>,
@@ -192,8 +193,8 @@ impl Connection {
         Some(connection)
     }
 
-    /// The answer to the SYN was sent at an unknown time. It counts as sent twice, so that no round trip is
-    /// measured by its acknowledgement (RFC 6298, section 3).
+    /// Marks the answer to the SYN as sent at an unknown time. It counts as retransmitted, so that
+    /// its acknowledgement gives no round-trip sample (RFC 6298, section 3).
     pub(crate) fn pass_over_syn(&mut self, now: Instant) {
         self.record(|journal| journal.pass_over_syn(now));
         self.without_journal(|connection| {
@@ -224,8 +225,8 @@ mod tests {
         }
     }
 
-    /// Whatever the peer offers and this side wants, the answer is that of a connection that got a SYN which
-    /// says no more than the cookie.
+    /// For all peer offers and local configurations, the answer equals that of a connection that
+    /// received a SYN with only the cookie's contents.
     #[test]
     fn the_answer_is_that_of_a_connection() {
         let (now, secret) = (Instant::from_nanos(200_000_000_000), HostSecret::new([5; 32]));

@@ -1,4 +1,4 @@
-//! The rest of a connection while its receive half is [detached](crate::detached).
+//! The part of a connection that stays while its receive half is [detached](crate::detached).
 
 use ::journal::format::tag;
 use units::Instant;
@@ -7,11 +7,11 @@ use super::Connection;
 use crate::detached::{DetachedReceiveHalf, ReceiveCommands, ReceiveReport};
 
 impl Connection {
-    /// Detaches the receive half, to be run on another processor until it is
-    /// [attached](Self::attach) again. `None` unless [`can_detach`](Self::can_detach).
+    /// Detaches the receive half, to run on another processor until it is [attached](Self::attach)
+    /// again. Returns `None` unless [`can_detach`](Self::can_detach).
     ///
-    /// Meanwhile every segment is to be passed to the detached half, and data are read there: these
-    /// calls find nothing here.
+    /// While detached, pass every segment to the detached half and read data from it; these calls
+    /// have no effect here.
     #[must_use]
     pub fn detach(&mut self) -> Option<DetachedReceiveHalf> {
         if !self.can_detach() {
@@ -26,26 +26,26 @@ impl Connection {
         Some(DetachedReceiveHalf::new(std::mem::replace(receive, stand_in), journal))
     }
 
-    /// Whether [`detach`](Self::detach) would detach the receive half: the peer may send more, and its
-    /// end has not arrived.
+    /// Returns whether [`detach`](Self::detach) would detach the receive half: the peer may send
+    /// more, and its FIN has not arrived.
     pub fn can_detach(&self) -> bool {
         let may_receive = self.state.may_receive() && !self.is_orphan && self.detached.is_none();
         may_receive && self.receive.as_ref().is_some_and(|receive| !receive.has_fin())
     }
 
-    /// Whether the receive half is detached.
+    /// Returns whether the receive half is detached.
     pub const fn is_detached(&self) -> bool {
         self.detached.is_some()
     }
 
-    /// Whether the detached half must learn something before what was planned leaves.
+    /// Returns whether the detached half needs an update before the planned segments leave.
     pub fn has_commands(&self) -> bool {
         let end = self.send.sent_end();
         let receive = self.receive.as_ref().zip(self.detached.as_ref());
         receive.is_some_and(|(receive, given)| receive.commands(given.number, end) != **given)
     }
 
-    /// What the detached half must learn; `None` if it knows everything.
+    /// Returns the update for the detached half; `None` if it is up to date.
     #[must_use]
     pub fn poll_commands(&mut self) -> Option<ReceiveCommands> {
         let given = self.detached.as_mut()?;
@@ -61,8 +61,8 @@ impl Connection {
         Some(commands)
     }
 
-    /// Takes a report of the detached half. To be called before a plan is asked for and before timers
-    /// fire, in the order in which the reports were made.
+    /// Processes a report of the detached half. Call it before polling for a plan and before timers
+    /// fire, in the order of the reports.
     pub fn handle_report(&mut self, now: Instant, report: &mut ReceiveReport) {
         self.record(|journal| journal.writer.took(tag::TOOK_REPORT, now, report.number));
         self.take_report(now, report);
@@ -89,9 +89,9 @@ impl Connection {
         self.settle(now);
     }
 
-    /// Takes the receive half back, with what it has not reported.
+    /// Reattaches the receive half and processes its unreported state.
     pub fn attach(&mut self, now: Instant, mut other: DetachedReceiveHalf) {
-        // Its entries come before all that the connection writes from now on.
+        // Flushes its entries before any later entry of the connection.
         other.journal = None;
         self.record(|journal| journal.writer.attached(now));
         if let Some(journal) = &mut self.journal {

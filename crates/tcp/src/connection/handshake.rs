@@ -1,4 +1,4 @@
-//! The handshake: SYNs and what they negotiate (RFC 9293, sections 3.5 and 3.10.7.3).
+//! The handshake: SYNs and their negotiation (RFC 9293, sections 3.5 and 3.10.7.3).
 
 use std::sync::Arc;
 
@@ -22,13 +22,14 @@ use crate::state::State;
 use crate::timestamps::TimestampClock;
 use crate::tuple::Tuple;
 
-/// The maximum segment size of a peer that announces none (RFC 9293, section 3.7.1), over IPv4 and IPv6.
+/// Maximum segment size of a peer that announces none (RFC 9293, section 3.7.1), over IPv4 and
+/// IPv6.
 const DEFAULT_MSS: [u16; 2] = [536, 1220];
 
-/// A smaller one would make a peer send a packet for a few bytes.
+/// Smallest accepted segment size; a smaller one would make a peer send a packet for a few bytes.
 const MSS_MIN: u16 = 88;
 
-/// Bytes of the timestamps option with its padding.
+/// Length of the timestamps option with padding, in bytes.
 const TIMESTAMPS_LEN: u16 = 12;
 
 impl Connection {
@@ -44,7 +45,7 @@ impl Connection {
         Self::begin(now, Seed { config: config.into(), tuple, initial, timestamp_offset }, None)
     }
 
-    /// Accepts a connection: `syn` is the peer's SYN, and the first plan the answer.
+    /// Accepts a connection: `syn` is the peer's SYN, and the first plan is the answer.
     pub fn accept(
         now: Instant,
         config: impl Into<Arc<TcpConfig>>,
@@ -55,7 +56,7 @@ impl Connection {
         Self::begin(now, Seed { config: config.into(), tuple: syn.tuple, initial, timestamp_offset }, Some(syn))
     }
 
-    /// Begins with the values of `seed`, and answers the peer's SYN, if there is one.
+    /// Creates a connection from `seed`, and processes the peer's SYN, if any.
     pub(crate) fn begin(now: Instant, mut seed: Seed, syn: Option<&Arrival>) -> Self {
         let journal = seed.begin_journal(now, syn);
         let mut connection = Self::new(seed, if syn.is_some() { State::SynReceived } else { State::SynSent });
@@ -92,7 +93,7 @@ impl Connection {
         }
     }
 
-    /// The options and flags of our SYN, or of the answer to the peer's.
+    /// Returns the options and flags of our SYN, or of our answer to the peer's.
     pub(super) fn syn(&self, now: Instant) -> (Options, Flags) {
         let is_answer = self.receive.is_some();
         let has = |offered: bool, negotiated: bool| if is_answer { negotiated } else { offered };
@@ -103,8 +104,8 @@ impl Connection {
                 .then(|| self.config.window_shift()),
             sack_permitted: has(self.config.sack, self.negotiated.sack),
             timestamps: has(self.config.timestamps, self.negotiated.timestamps).then(|| self.stamp(now)),
-            // An answer that is repeated has none: some paths drop unknown options. Beside a digest there is
-            // no space.
+            // A repeated answer omits the option: some paths drop unknown options. There is no
+            // space for it beside a digest.
             accecn: accurate.filter(|_| self.send.timeouts() == 0 && self.config.md5.is_none()).map(Feedback::counters),
             ..Options::default()
         };
@@ -112,7 +113,7 @@ impl Connection {
             (true, true) if let Some(feedback) = accurate => Flags::SYN | Flags::ACK | feedback.answer(),
             (true, true) => Flags::SYN | Flags::ACK | Flags::ECE,
             (true, false) => Flags::SYN | Flags::ACK,
-            // RFC 3168, section 6.1.1. A SYN that is repeated asks no more: some paths drop it.
+            // RFC 3168, section 6.1.1. A repeated SYN requests no ECN: some paths drop it.
             (false, true) if self.send.timeouts() > 0 => Flags::SYN,
             (false, true) if self.config.accurate_ecn => Flags::SYN | accurate_ecn::REQUEST,
             (false, true) => Flags::SYN | Flags::ECE | Flags::CWR,
@@ -121,13 +122,13 @@ impl Connection {
         (options, flags)
     }
 
-    /// Bytes of the options of a segment with data.
+    /// Returns the length of the options in a segment with data, in bytes.
     pub(super) fn options_len(&self) -> u16 {
         let timestamps = if self.negotiated.timestamps { TIMESTAMPS_LEN } else { 0 };
         timestamps + if self.config.md5.is_some() { MD5_LEN } else { 0 }
     }
 
-    /// The peer's SYN: what it offers is used if this side wants it too.
+    /// Processes the peer's SYN: a feature is used if both sides offer it.
     pub(super) fn on_peer_syn(&mut self, now: Instant, header: &Header, ecn: Option<Ecn>) {
         let options = &header.options;
         let is_answer = header.flags.contains(Flags::ACK);
@@ -153,7 +154,7 @@ impl Connection {
         let segment = u64::from(mss.saturating_sub(self.options_len())).max(1);
         let terms = self.negotiated;
         let headers_len = if self.tuple.local.is_ipv6() { 40 } else { 20 } + HEADER_LEN as u16 + self.options_len();
-        // A segment that makes no plan would never leave.
+        // A segment too large for a plan would never leave.
         assert!(segment + u64::from(headers_len) <= IP_PACKET_MAX as u64, "a full segment fits into a packet");
         self.send.negotiated(segment, terms.sack, terms.timestamps, terms.ecn);
         if self.config.path_probing {
@@ -163,13 +164,13 @@ impl Connection {
         let mut receive = ReceiveHalf::new(&self.config, header, terms, clock, ours, segments);
         if terms.accurate_ecn {
             receive.count_marks(ecn, is_answer);
-            // A SYN that asked for nothing was sent, too (RFC 9768, section 3.1.5).
+            // A SYN without a request was sent, too (RFC 9768, section 3.1.5).
             self.send.set_accurate_ecn(is_answer && self.send.timeouts() > 0);
         }
         self.receive = Some(receive);
     }
 
-    /// What the flags of the peer's SYN, or of its answer to ours, say of ECN.
+    /// Returns the ECN offer in the flags of the peer's SYN, or of its answer to ours.
     fn ecn_offer(&self, flags: Flags) -> Offer {
         let is_answer = flags.contains(Flags::ACK);
         match (self.config.ecn, self.config.accurate_ecn) {
@@ -182,7 +183,7 @@ impl Connection {
         }
     }
 
-    /// A segment in state SYN-SENT (RFC 9293, section 3.10.7.3).
+    /// Processes a segment in state SYN-SENT (RFC 9293, section 3.10.7.3).
     pub(super) fn on_segment_syn_sent(&mut self, now: Instant, arrival: Arrival) {
         let header = &arrival.header;
         let ack = self.send.space().position(header.ack, self.send.una());
@@ -219,26 +220,28 @@ impl Connection {
         }
     }
 
-    /// The peer answers for an earlier connection, which the reset ends (RFC 9293, section 3.5.1,
-    /// figure 9). So our SYN, which it has not taken, follows at once, as in Linux, and not a
-    /// second later. It does so once: forged answers must not cause twice as many packets.
+    /// Resends the SYN after an answer that belongs to an earlier connection; a reset ends that one
+    /// (RFC 9293, section 3.5.1, figure 9). The peer has not accepted our SYN, so it is resent at
+    /// once, as in Linux, and not a second later. This happens only once: forged answers must not
+    /// double the number of packets.
     fn open_again(&mut self, arrival: &Arrival) {
         if !arrival.has(Flags::SYN) && self.send.is_syn_sent_once() {
             self.send.repeat_syn();
         }
     }
 
-    /// Our SYN is acknowledged.
+    /// Processes the acknowledgement of our SYN.
     pub(super) fn on_handshake_ack(&mut self, now: Instant, arrival: &Arrival) {
         let Some(receive) = &mut self.receive else { return };
         let window = u64::from(arrival.header.window);
-        // The window of a segment with a SYN is never scaled (RFC 7323, section 2.2).
+        // The window of a SYN segment is never scaled (RFC 7323, section 2.2).
         let scale = if arrival.has(Flags::SYN) { 0 } else { self.negotiated.peer_scale };
         // The flags of a SYN negotiate; they report no mark (RFC 3168, section 6.1.1).
         let is_marked = arrival.has(Flags::ECE) && !arrival.has(Flags::SYN) && !self.negotiated.accurate_ecn;
         let info = AckInfo { window: window << scale, is_marked, ace: None, ..receive.ack_info(now, arrival) };
         receive.note_acked(FIRST_BYTE, info.window);
-        // An answer, and a segment without data, tell how our SYN has arrived (RFC 9768, section 3.2.2.1).
+        // The answer to a SYN, and a segment without data, report how our SYN arrived (RFC 9768,
+        // section 3.2.2.1).
         let has_code = arrival.has(Flags::SYN) || arrival.data.is_empty();
         self.send.on_accurate_handshake(accurate_ecn::ace(arrival.header.flags), has_code);
         self.send.handle_ack(now, &info);

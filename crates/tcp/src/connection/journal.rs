@@ -1,4 +1,5 @@
-//! The entries of a connection's [journal](crate::journal). Without a journal each costs a branch.
+//! The entries of a connection's [journal](crate::journal). Without a journal each costs one
+//! branch.
 
 use std::sync::Arc;
 
@@ -17,7 +18,8 @@ use crate::plan::Plan;
 use crate::results::WriteError;
 
 impl Seed {
-    /// Begins the journal, if one is wanted. `syn` is that of the peer, if the connection answers one.
+    /// Begins the journal, if the configuration asks for one. `syn` is the peer's, if the
+    /// connection answers one.
     #[inline]
     pub(super) fn begin_journal(&mut self, now: Instant, syn: Option<&Arrival>) -> Option<Box<Journal>> {
         let journal = if self.config.journal.is_some() { Journal::begin(now, self, syn) } else { None };
@@ -30,7 +32,7 @@ impl Seed {
 }
 
 impl Connection {
-    /// Discards the journal: there is no connection.
+    /// Discards the journal, because there is no connection.
     pub(super) fn forget_journal(&mut self) {
         if let Some(journal) = &mut self.journal {
             journal.writer.forget();
@@ -45,14 +47,14 @@ impl Connection {
         }
     }
 
-    /// Records the answer to the last call.
+    /// Records the result of the last call.
     #[cold]
     pub(super) fn record_answer(&mut self, answer: Answer) {
         self.write_entry(false, |journal| journal.answer(answer));
     }
 
-    /// Records that commands pass to the detached receive half. The log then has everything that was
-    /// done before.
+    /// Records that commands pass to the detached receive half. Flushes everything recorded before
+    /// to the log.
     #[cold]
     pub(super) fn record_and_flush(&mut self, write: impl FnOnce(&mut Journal)) {
         self.write_entry(true, write);
@@ -61,7 +63,7 @@ impl Connection {
         }
     }
 
-    /// Writes an entry, which `begins` unless it is the answer to the one before.
+    /// Writes an entry; `begins` is false for the result of the preceding entry.
     #[cold]
     fn write_entry(&mut self, begins: bool, write: impl FnOnce(&mut Journal)) {
         self.write_grants();
@@ -70,19 +72,19 @@ impl Connection {
         }
     }
 
-    /// What the budget has granted since the last entry comes before the next one.
+    /// Writes the budget's grants since the last entry.
     fn write_grants(&mut self) {
         let Some(journal) = &mut self.journal else { return };
         std::iter::from_fn(|| self.config.budget.pop_grant()).for_each(|grant| journal.grant(grant));
     }
 
-    /// Nothing more is recorded.
+    /// Ends the recording.
     fn end_journal(&mut self) {
         self.journal = None;
         self.config.budget.forget_grants();
     }
 
-    /// Makes a call that is a part of a recorded one.
+    /// Makes a call that is part of a recorded one without recording it.
     pub(super) fn without_journal<T>(&mut self, call: impl FnOnce(&mut Self) -> T) -> T {
         let journal = self.journal.take();
         let result = call(self);
@@ -90,8 +92,8 @@ impl Connection {
         result
     }
 
-    // The following calls have a result. Each is made by the call without a journal, so that its code is
-    // there once: more would cost the compiler's inlining where there is no journal.
+    // Calls with a result follow. Each wraps the call without a journal, so that its code exists
+    // only once: a larger function would not be inlined where there is no journal.
 
     /// [`write`](Self::write) with a journal.
     #[cold]
@@ -124,14 +126,14 @@ impl Connection {
     }
 }
 
-/// For a replay.
+/// Support for a replay.
 impl Connection {
-    /// What the next call is granted.
+    /// Sets the grant for the next call.
     pub(crate) fn expect_grant(&self, grant: Grant) {
         self.config.budget.push_grant(grant);
     }
 
-    /// Whether the last call has asked the budget for what the log says, and for nothing else.
+    /// Returns whether the requests of the last call to the budget were exactly those of the log.
     pub(crate) fn take_grants_match(&self) -> bool {
         self.config.budget.take_grants_match()
     }

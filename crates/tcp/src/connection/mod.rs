@@ -1,4 +1,4 @@
-//! One connection: the state machine, the two halves, and what they exchange.
+//! One connection: the state machine, its two halves, and their exchange.
 //!
 //! ```text
 //!   write, finish ──▶ SendHalf ──▶ poll_plan ──▶ Plan
@@ -54,49 +54,51 @@ use crate::tuple::Tuple;
 
 /// A TCP connection.
 ///
-/// The caller passes every [segment](Self::handle_segment) that has arrived for it, and after each
-/// call, or any call of the application, takes [plans](Self::poll_plan) until there is none and
-/// [events](Self::poll_event) until there is none, and calls
-/// [`handle_timeout`](Self::handle_timeout) at [`poll_timeout`](Self::poll_timeout). Time never goes
-/// backwards. Every call does a bounded amount of work.
+/// The caller passes every arriving [segment](Self::handle_segment). After each call, including
+/// those of the application, it takes [plans](Self::poll_plan) and [events](Self::poll_event) until
+/// there are none, and calls [`handle_timeout`](Self::handle_timeout) at
+/// [`poll_timeout`](Self::poll_timeout). Time never goes backwards. Every call does a bounded
+/// amount of work.
 #[derive(Debug)]
 pub struct Connection {
     config: Arc<TcpConfig>,
     tuple: Tuple,
     state: State,
-    /// It has answered a SYN, and was not opened by this side.
+    /// Whether the connection answered a SYN and was not opened by this side.
     is_passive: bool,
     send: SendHalf,
-    /// Exists once the peer's SYN was received.
+    /// Receive half; `None` until the peer's SYN is received.
     receive: Option<ReceiveHalf>,
-    /// The receive half is on another processor, which knows this of plans. Then `receive` stands in.
+    /// Information about plans last passed to the receive half on another processor; `None` unless
+    /// it is detached. While it is detached, `receive` is its stand-in.
     detached: Option<Box<ReceiveCommands>>,
     timestamp_offset: u32,
     negotiated: Negotiated,
     timers: timers::Timers,
-    /// The data and the end that came with the peer's SYN, until the handshake is complete.
+    /// Data and FIN that came with the peer's SYN, until the handshake is complete.
     syn_text: Option<Box<Arrival>>,
-    /// A reset leaves next.
+    /// Reset to send next.
     reset_due: Option<Reset>,
     events: Events,
     close_reason: Option<CloseReason>,
-    /// The last soft error, until the peer answers.
+    /// Last soft error, until the peer answers.
     soft_error: Option<SoftError>,
-    /// The application is gone and reads nothing that still comes.
+    /// Whether the application is gone and reads no more data.
     is_orphan: bool,
-    /// Of all packets that leave.
+    /// Code point of all outgoing packets.
     dscp: u8,
-    /// Records all inputs, if a journal is wanted.
+    /// Recorder of all inputs, if configured.
     journal: Option<Box<Journal>>,
 }
 
-/// A reset that leaves next.
+/// A reset to send next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reset {
-    /// This side ends the connection (RFC 9293, section 3.10.5). The number is the next one.
+    /// Ends the connection from this side (RFC 9293, section 3.10.5). Carries the next sequence
+    /// number.
     Abort(Seq32),
-    /// The peer has acknowledged what was never sent: this number (RFC 9293, section 3.5.2, group
-    /// 2).
+    /// Answers an acknowledgement of this number, which was never sent (RFC 9293, section 3.5.2,
+    /// group 2).
     Unacceptable(Seq32),
 }
 
@@ -104,37 +106,38 @@ enum Reset {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Of the send half.
+    /// Send half.
     pub send: SendStats,
-    /// Of the receive half.
+    /// Receive half.
     pub receive: ReceiveStats,
 }
 
 impl Connection {
-    /// The addresses and ports.
+    /// Returns the addresses and ports.
     pub const fn tuple(&self) -> &Tuple {
         &self.tuple
     }
 
-    /// The state.
+    /// Returns the state.
     pub const fn state(&self) -> State {
         self.state
     }
 
-    /// Whether the connection has ended, and why. In [`State::TimeWait`] it has not.
+    /// Returns why the connection ended; `None` while it has not. It has not ended in
+    /// [`State::TimeWait`].
     pub const fn close_reason(&self) -> Option<CloseReason> {
         self.close_reason
     }
 
-    /// The last soft error, unless the peer has answered since.
+    /// Returns the last soft error, unless the peer has answered since.
     pub const fn soft_error(&self) -> Option<SoftError> {
         self.soft_error
     }
 
-    /// Appends data to be sent: as much of `bytes` as fits into the send buffer, which is taken off.
+    /// Appends data to the send buffer and removes from `bytes` the part that fits.
     ///
     /// # Errors
-    /// If nothing is taken.
+    /// Fails if no byte fits.
     pub fn write(&mut self, bytes: &mut Bytes) -> Result<(), WriteError> {
         if self.journal.is_some() {
             return self.write_recorded(bytes);
@@ -153,7 +156,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends the stream to the peer: a FIN follows the data. Repeated calls have no effect.
+    /// Ends our stream: a FIN follows the data. Repeated calls have no effect.
     pub fn finish(&mut self) {
         self.record(Journal::finish);
         self.end_stream();
@@ -165,7 +168,7 @@ impl Connection {
         }
     }
 
-    /// The next received bytes, at most `len_max`.
+    /// Returns up to `len_max` received bytes.
     pub fn read(&mut self, len_max: usize) -> Read {
         self.record(|journal| journal.read(len_max));
         let read = match &mut self.receive {
@@ -173,31 +176,31 @@ impl Connection {
             None => self.close_reason.map_or(Read::Blocked, Read::Closed),
         };
         if self.journal.is_some() {
-            // Nothing refers to the result, which would otherwise be put together in memory and copied.
+            // Building the answer in a reference parameter would cost a copy through memory.
             let answer = Answer::read(&read);
             self.record_answer(answer);
         }
         read
     }
 
-    /// Bytes that were written and are not acknowledged.
+    /// Returns the number of bytes written and not acknowledged.
     pub const fn buffered(&self) -> usize {
         self.send.buffered()
     }
 
-    /// Bytes that can be read now.
+    /// Returns the number of bytes that can be read now.
     pub fn readable(&self) -> usize {
         self.receive.as_ref().map_or(0, ReceiveHalf::readable)
     }
 
-    /// Bytes to be read until the end of the urgent data of the peer; zero if there are none. Urgent data
-    /// are read with the others, in their place (RFC 6093, section 4).
+    /// Returns the number of bytes to read until the end of the peer's urgent data; zero if there
+    /// are none. Urgent data are read in line with the others (RFC 6093, section 4).
     pub fn urgent_left(&self) -> u64 {
         self.receive.as_ref().map_or(0, ReceiveHalf::urgent_left)
     }
 
-    /// Ends the connection at once with a reset to the peer (RFC 9293, section 3.10.5). Data that the
-    /// peer has not acknowledged may be lost.
+    /// Ends the connection at once with a reset to the peer (RFC 9293, section 3.10.5). Data not
+    /// acknowledged by the peer may be lost.
     pub fn abort(&mut self) {
         self.record(Journal::abort);
         self.reset();
@@ -212,17 +215,17 @@ impl Connection {
         }
     }
 
-    /// The application is gone: what was written is still sent, then the FIN. If there are received
-    /// unread data, or more come, the peer gets a reset, so that it does not believe that
-    /// they were read (RFC 1122, section 4.2.2.13).
+    /// Detaches the application: written data are still sent, then the FIN. If unread data are
+    /// buffered, or more arrive, the peer gets a reset, so that it does not take them for read (RFC
+    /// 1122, section 4.2.2.13).
     pub fn orphan(&mut self) {
         self.record(Journal::orphan);
         self.is_orphan = true;
         if self.readable() > 0 { self.reset() } else { self.end_stream() }
     }
 
-    /// Sets whether a small segment waits while others are outstanding: by the rule of the configuration,
-    /// or Minshall's if that has none.
+    /// Sets whether small segments wait while others are outstanding: by the configured rule, or by
+    /// Minshall's if that is [`Nagle::Off`].
     pub fn set_nagle(&mut self, nagle: bool) {
         self.record(|journal| journal.set_nagle(nagle));
         self.send.set_nagle(match (nagle, self.config.nagle) {
@@ -232,24 +235,25 @@ impl Connection {
         });
     }
 
-    /// Sets when a silent peer is probed; `None`: never.
+    /// Sets the keep-alive schedule; `None` disables probes.
     pub fn set_keep_alive(&mut self, keep_alive: Option<KeepAlive>) {
         self.record(|journal| journal.set_keep_alive(keep_alive.as_ref()));
         Arc::make_mut(&mut self.config).keep_alive = keep_alive;
     }
 
-    /// Sets the code point of differentiated services (RFC 2474) of the packets that leave from now on. All have
-    /// one, so that none overtakes another (RFC 7657, section 5.1). At first it is 0, also that of a SYN.
+    /// Sets the differentiated services code point (RFC 2474) of all packets from now on. All
+    /// packets share one, so that none overtakes another (RFC 7657, section 5.1). It is 0 at first,
+    /// including in the SYN.
     ///
     /// # Panics
-    /// If it has more than six bits.
+    /// Panics if it has more than six bits.
     pub fn set_dscp(&mut self, dscp: u8) {
         assert!(dscp <= DSCP_MAX, "a DSCP has six bits");
         self.record(|journal| journal.set_dscp(dscp));
         self.dscp = dscp;
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         if self.journal.is_some() {
             return self.event_recorded();
@@ -281,72 +285,72 @@ impl Connection {
         None
     }
 
-    /// Bytes that [`write`](Self::write) takes now.
+    /// Returns the number of bytes that [`write`](Self::write) accepts now.
     pub const fn send_space(&self) -> usize {
         self.send.space_left()
     }
 
-    /// The sizes of the send buffer and of the receive buffer, bytes. Both grow with use.
+    /// Returns the sizes of the send and receive buffers in bytes. Both grow with use.
     pub fn buffer_sizes(&self) -> (u64, u64) {
         (self.send.buffer_size(), self.receive.as_ref().map_or(0, ReceiveHalf::buffer))
     }
 
-    /// Bytes that were written and not sent.
+    /// Returns the number of bytes written and not sent.
     pub const fn unsent(&self) -> u64 {
         self.send.unsent()
     }
 
-    /// Bytes of data in a full segment.
+    /// Returns the number of bytes of data in a full segment.
     pub const fn segment(&self) -> u64 {
         self.send.segment()
     }
 
-    /// The initial sequence number of this side.
+    /// Returns the initial sequence number of this side.
     pub fn initial_sequence(&self) -> Seq32 {
         self.send.space().wire(0)
     }
 
-    /// The initial sequence number of the peer, once it is known.
+    /// Returns the initial sequence number of the peer, once it is known.
     pub fn peer_initial_sequence(&self) -> Option<Seq32> {
         self.receive.as_ref().map(ReceiveHalf::initial)
     }
 
-    /// Whether an answer is due although the connection has ended.
+    /// Returns whether an answer is due although the connection has ended.
     pub fn has_plan(&self) -> bool {
-        // What is closed acknowledges nothing.
+        // A closed connection acknowledges nothing.
         let may_acknowledge = self.state != State::Closed;
         self.reset_due.is_some() || (may_acknowledge && self.receive.as_ref().is_some_and(ReceiveHalf::is_ack_due))
     }
 
-    /// Counters.
+    /// Returns the counters.
     pub fn stats(&self) -> Stats {
         let receive = self.receive.as_ref().map(ReceiveHalf::stats).unwrap_or_default();
         Stats { send: self.send.stats(), receive }
     }
 
-    /// The smoothed round trip; one third of a second before it is measured.
+    /// Returns the smoothed round trip; one third of a second before the first measurement.
     pub fn rtt(&self) -> units::Duration {
         self.send.rtt().smoothed()
     }
 
-    /// The congestion window and the bytes in flight.
+    /// Returns the congestion window and the bytes in flight.
     pub fn congestion(&self) -> (u64, u64) {
         (self.send.congestion_window(), self.send.in_flight())
     }
 
-    /// Whether a segment has arrived after one that was sent later (RFC 8985, section 6.2, step 3): from
-    /// then on losses are found a little later.
+    /// Returns whether a segment has arrived after one that was sent later (RFC 8985, section 6.2,
+    /// step 3): from then on losses are detected a little later.
     pub const fn has_seen_reordering(&self) -> bool {
         self.send.has_seen_reordering()
     }
 
-    /// Entries in the log of what was sent and is not acknowledged: a measure of its memory.
+    /// Returns the number of entries in the log of unacknowledged data, a measure of its memory.
     pub fn sent_runs(&self) -> usize {
         self.send.run_count()
     }
 
-    /// In [`State::TimeWait`], what is left of the connection: it answers from now on, and the
-    /// connection can be dropped.
+    /// Returns the remaining part of a connection in [`State::TimeWait`]: it answers from now on,
+    /// and the connection can be dropped.
     pub fn time_wait(&self) -> Option<TimeWait> {
         let (receive, until) = (self.receive.as_ref()?, self.timers.time_wait()?);
         let clock = self.negotiated.timestamps.then(|| receive.clock().clone());
@@ -355,7 +359,7 @@ impl Connection {
         Some(time_wait.signed(self.config.md5.clone()).with_dscp(self.dscp))
     }
 
-    /// The timestamps of a segment that leaves now.
+    /// Returns the timestamps of a segment that leaves now.
     fn stamp(&self, now: Instant) -> Timestamps {
         match &self.receive {
             Some(receive) => receive.clock().stamp(now),
@@ -377,27 +381,27 @@ impl Connection {
         self.syn_text = None;
     }
 
-    /// The peer did not answer.
+    /// Closes the connection because the peer did not answer.
     fn time_out(&mut self) {
         let is_reported = matches!(self.soft_error, Some(SoftError::Unreachable | SoftError::Refused));
         self.close(if is_reported { CloseReason::Unreachable } else { CloseReason::TimedOut });
     }
 
-    /// A segment was dropped for its timestamp. If that happens to all, the application learns why its
-    /// data do not come: the peer may repeat them for weeks.
+    /// Counts a segment dropped for its timestamp. If all are dropped, the application is notified
+    /// that no data arrive: the peer may repeat them for weeks.
     fn note_old_timestamps(&mut self) {
         if self.receive.as_ref().is_some_and(ReceiveHalf::has_only_old_segments) {
             self.note_soft_error(SoftError::OldTimestamps);
         }
     }
 
-    /// The application learns of it, once until the peer answers.
+    /// Notifies the application of a soft error, once until the peer answers.
     fn note_soft_error(&mut self, error: SoftError) {
         self.events.soft_error |= self.soft_error != Some(error);
         self.soft_error = Some(error);
     }
 
-    /// The state after a change in one of the halves.
+    /// Updates the state after a change in one of the halves.
     fn settle(&mut self, now: Instant) {
         if self.send.is_fin_acked() {
             self.state.on_fin_acked();
@@ -413,8 +417,8 @@ impl Connection {
         }
     }
 
-    /// A peer that never sends its FIN must not hold the connection for ever, once the application is
-    /// gone.
+    /// Starts the timer that keeps a peer without a FIN from holding the connection for ever once
+    /// the application is gone.
     fn watch_orphan(&mut self, now: Instant) {
         if self.is_orphan && self.state == State::FinWait2 {
             self.timers.start_orphan(now + self.config.time_wait);

@@ -1,4 +1,4 @@
-//! What is sent next.
+//! Choice of the next segments to send.
 
 use units::{Instant, Seq32};
 use wire::tcp::{Flags, HEADER_LEN, Header, Options};
@@ -10,13 +10,13 @@ use crate::receive::ReceiveHalf;
 use crate::send::next::Next;
 use crate::state::State;
 
-/// The longest options (RFC 9293, section 3.1).
+/// Length limit of the options (RFC 9293, section 3.1).
 const OPTIONS_LEN_MAX: u16 = 40;
 
 impl Connection {
-    /// Fills `plan` with what may be sent now, at most `segments_max` segments. False if there is
-    /// nothing. What it holds counts as sent at `now`; [`handle_emitted`](Self::handle_emitted) says
-    /// when it really is.
+    /// Fills `plan` with segments that may be sent now, at most `segments_max`. Returns false if
+    /// there are none. The contents count as sent at `now`;
+    /// [`handle_emitted`](Self::handle_emitted) reports the actual time.
     pub fn poll_plan(&mut self, now: Instant, segments_max: usize, plan: &mut Plan) -> bool {
         if self.journal.is_some() {
             return self.plan_recorded(now, segments_max, plan);
@@ -37,7 +37,7 @@ impl Connection {
         if let Some(receive) = &mut self.receive {
             receive.tune(now, self.send.rtt().smoothed());
         }
-        // Blocks leave on their own: in a full segment there is no room for them.
+        // SACK blocks leave in a segment of their own: a full segment has no space for them.
         let needs_own = |receive: &ReceiveHalf| (receive.is_ack_due() && receive.has_blocks()) || receive.is_code_due();
         if self.send.is_syn_acked() && self.receive.as_ref().is_some_and(needs_own) {
             self.fill_ack(now, plan);
@@ -45,7 +45,7 @@ impl Connection {
         }
         let segments_max = if self.is_cwr_counter() { 1 } else { segments_max };
         let segment = self.send.segment();
-        // Each plan has space for a segment: `negotiated` has made sure that it is a packet.
+        // Each plan fits at least one segment: `negotiated` has ensured that it fits into a packet.
         let bytes_max = (segments_max as u64 * segment).min(PLAN_BYTES_MAX as u64).max(segment);
         if let Some(next) = self.send.next(now, bytes_max, &mut plan.pieces) {
             self.fill(now, &next, plan);
@@ -54,8 +54,8 @@ impl Connection {
             }
             return true;
         }
-        // Before our SYN is acknowledged, what is answered is a segment that is not acceptable (RFC
-        // 9293, section 3.10.7.4, first check).
+        // Before our SYN is acknowledged, an acknowledgement only answers an unacceptable segment
+        // (RFC 9293, section 3.10.7.4, first check).
         if self.receive.as_ref().is_some_and(|receive| receive.is_ack_due()) && self.send.is_syn_sent() {
             self.fill_ack(now, plan);
             return true;
@@ -63,14 +63,15 @@ impl Connection {
         self.take_keep_alive(now, plan)
     }
 
-    /// The plan `transmission` leaves now. To be called before the system call, so that no answer
-    /// overtakes it.
+    /// Records that the plan `transmission` leaves now. Call it before the system call, so that no
+    /// answer overtakes it.
     pub fn handle_emitted(&mut self, now: Instant, transmission: u64) {
         self.record(|journal| journal.emitted(now, transmission));
         self.send.handle_emitted(now, transmission);
     }
 
-    /// The plan `transmission` was not sent and will not be: its content is planned again.
+    /// Records that the plan `transmission` was not and will not be sent: its contents are planned
+    /// again.
     pub fn handle_not_emitted(&mut self, transmission: u64) {
         self.record(|journal| journal.not_emitted(transmission));
         self.send.handle_not_emitted(transmission);
@@ -98,21 +99,21 @@ impl Connection {
         plan.ecn = next.ecn;
     }
 
-    /// Whether CWR is a bit of the number of marked packets now. A device that cuts a plan clears it in all
-    /// segments but the first, as RFC 3168 needs it.
+    /// Returns whether CWR is now a bit of the marked packet count. A device that segments a plan
+    /// clears CWR in all segments but the first, as RFC 3168 requires.
     fn is_cwr_counter(&self) -> bool {
         self.negotiated.accurate_ecn
             && self.receive.as_ref().is_some_and(|receive| receive.mark_flags().contains(Flags::CWR))
     }
 
-    /// A segment without data.
+    /// Fills `plan` with a segment without data.
     fn fill_ack(&mut self, now: Instant, plan: &mut Plan) {
-        // What is left of the 40 bytes of options: four blocks, three beside timestamps (RFC 2018, section 3),
-        // two beside a digest, none beside both.
+        // Space left in the 40 bytes of options: four blocks, three beside timestamps (RFC 2018,
+        // section 3), two beside a digest, none beside both.
         let blocks_max = usize::from((OPTIONS_LEN_MAX - self.options_len()).saturating_sub(4) / 8);
         let counters = self.receive.as_mut().and_then(ReceiveHalf::mark_counters);
         self.fill_header(now, self.send.nxt_on_wire(), Flags::default(), blocks_max, plan);
-        // Blocks and a digest come first.
+        // Blocks and a digest take precedence.
         let digest_len = if self.config.md5.is_some() { MD5_LEN } else { 0 };
         plan.header.options.accecn = counters;
         if plan.header.len() + usize::from(digest_len) > HEADER_LEN + usize::from(OPTIONS_LEN_MAX) {
@@ -120,7 +121,7 @@ impl Connection {
         }
     }
 
-    /// The header of a segment that acknowledges what has arrived.
+    /// Fills in the header of a segment that acknowledges the received data.
     pub(super) fn fill_header(&mut self, now: Instant, seq: Seq32, flags: Flags, blocks_max: usize, plan: &mut Plan) {
         let Some(receive) = &mut self.receive else { return };
         let snapshot = receive.snapshot(blocks_max);

@@ -35,10 +35,10 @@ impl Connection {
             return self.on_reset(now, &arrival);
         }
         if arrival.has(Flags::SYN) {
-            // RFC 5961, section 4.2: answered, never believed.
+            // RFC 5961, section 4.2: answered, never accepted.
             return receive.challenge(now);
         }
-        // Without an acknowledgement a segment is dropped.
+        // A segment without an acknowledgement is dropped.
         if !arrival.has(Flags::ACK) || !self.on_ack(now, &arrival) {
             return;
         }
@@ -48,12 +48,12 @@ impl Connection {
         self.on_content(now, position, arrival);
     }
 
-    /// Nothing of the segment lies in the window.
+    /// Processes a segment entirely outside the window.
     fn on_outside(&mut self, now: Instant, arrival: &Arrival) {
         let (seq, len) = (arrival.header.seq, arrival.sequence_len());
         let Some(receive) = &mut self.receive else { return };
         if arrival.has(Flags::RST) {
-            // Some peers do not count the end that they have sent (Linux accepts it, too).
+            // Some peers do not count a FIN that they have sent (Linux accepts it, too).
             let has_end = matches!(self.state, State::CloseWait | State::LastAck | State::Closing);
             if has_end && receive.is_next(seq + 1) {
                 self.close(CloseReason::Reset);
@@ -69,7 +69,8 @@ impl Connection {
         }
     }
 
-    /// The window is closed: that urgent data wait behind it is a reason to open it (RFC 9293, section 3.4).
+    /// Notes urgent data behind a closed window: a reason for the application to read and so open
+    /// it (RFC 9293, section 3.4).
     fn note_urgent_outside(&mut self, arrival: &Arrival) {
         if let Some(receive) = self.receive.as_mut().filter(|receive| receive.is_next(arrival.header.seq))
             && arrival.has(Flags::URG)
@@ -78,9 +79,9 @@ impl Connection {
         }
     }
 
-    /// RFC 5961, section 3.2: only the expected sequence number resets; another one in the window
-    /// is answered, and a peer that means it repeats the reset with the right number. TIME-WAIT
-    /// ends, too: see [`TimeWait`](crate::TimeWait::handle_segment).
+    /// Processes a reset (RFC 5961, section 3.2): only one with the expected sequence number
+    /// counts. Others in the window are answered, and a peer that means it repeats the reset with
+    /// the right number. TIME-WAIT also ends: see [`TimeWait`](crate::TimeWait::handle_segment).
     fn on_reset(&mut self, now: Instant, arrival: &Arrival) {
         let Some(receive) = &mut self.receive else { return };
         if receive.is_next(arrival.header.seq) {
@@ -90,7 +91,7 @@ impl Connection {
         }
     }
 
-    /// Fifth check: the acknowledgement. False if the segment is dropped.
+    /// Performs the fifth check: the acknowledgement. Returns false if the segment is dropped.
     fn on_ack(&mut self, now: Instant, arrival: &Arrival) -> bool {
         let Some(receive) = &mut self.receive else { return false };
         let Some(info) = receive.credible_ack(now, arrival) else { return false };
@@ -98,7 +99,7 @@ impl Connection {
         true
     }
 
-    /// The send half learns what a segment says to it.
+    /// Passes the acknowledgement of a segment to the send half.
     pub(super) fn take_ack(&mut self, now: Instant, info: &AckInfo) {
         if self.send.handle_ack(now, info) {
             self.events.writable = true;
@@ -112,8 +113,8 @@ impl Connection {
         }
     }
 
-    /// Sixth to eighth check: urgent data stay in the stream (RFC 6093, section 4), then the data and
-    /// the FIN.
+    /// Performs the sixth to eighth checks: urgent data, which stay in the stream (RFC 6093,
+    /// section 4), then the data and the FIN.
     pub(super) fn on_content(&mut self, now: Instant, position: u64, arrival: Arrival) {
         if let Some(receive) = &mut self.receive {
             receive.note_marks_of(&arrival);
@@ -121,16 +122,16 @@ impl Connection {
         self.take_content(now, position, arrival);
     }
 
-    /// Does the same as [`on_content`](Self::on_content) without the congestion marks: those of a
-    /// SYN negotiate (RFC 3168, section 6.1.1).
+    /// Does the same as [`on_content`](Self::on_content) without the congestion marks: in a SYN
+    /// those negotiate (RFC 3168, section 6.1.1).
     pub(super) fn take_content(&mut self, now: Instant, position: u64, arrival: Arrival) {
         let Some(receive) = &mut self.receive else { return };
         if arrival.has(Flags::URG) {
             self.events.urgent |= receive.note_urgent(position, arrival.header.urgent);
         }
         if arrival.sequence_len() == 0 {
-            // A keep-alive probe is answered, because its sequence number is not the next (RFC 9293,
-            // section 3.8.4); so is nothing else without data.
+            // A keep-alive probe was answered because its sequence number is not the next one (RFC
+            // 9293, section 3.8.4); no other segment without data needs an answer.
             return;
         }
         if !self.state.may_receive() {

@@ -12,7 +12,7 @@
 //! | without an acknowledgement | none |
 //! | acknowledges something else | a reset |
 //!
-//! All but the last are limited, as answers to unacceptable segments are (RFC 5961, section 7).
+//! All but the last are rate-limited, like answers to unacceptable segments (RFC 5961, section 7).
 
 use bytes::Bytes;
 use units::Instant;
@@ -54,7 +54,7 @@ impl Connection {
         }
     }
 
-    /// The peer repeats its SYN: our answer was lost, or crosses it. An acknowledgement, which the
+    /// Processes a repeated SYN: our answer was lost, or crossed it. An acknowledgement, which the
     /// text of the RFC asks for, would not help a peer in SYN-SENT.
     fn on_syn_again(&mut self, now: Instant, arrival: Arrival) {
         self.keep_syn_text(&arrival);
@@ -70,13 +70,13 @@ impl Connection {
         }
     }
 
-    /// Fourth check: another SYN in the window. The connection of a peer that has opened returns to
-    /// LISTEN, where the SYN would begin one when it is repeated: it begins now. Our initial number
-    /// stays the same: the peer has not acknowledged it.
+    /// Performs the fourth check: another SYN in the window. The connection of a peer that opened
+    /// it returns to LISTEN, where the repeated SYN would begin a connection: it begins one now.
+    /// Our initial number stays the same, because the peer has not acknowledged it.
     fn on_other_syn(&mut self, now: Instant, arrival: &Arrival) {
         let Some(receive) = &mut self.receive else { return };
         if !self.is_passive || arrival.has(Flags::ACK) {
-            // RFC 5961, section 4.2: answered, never believed.
+            // RFC 5961, section 4.2: answered, never accepted.
             return receive.challenge(now);
         }
         if !receive.may_challenge(now) {
@@ -92,8 +92,9 @@ impl Connection {
         self.send.repeat_syn();
     }
 
-    /// Fifth check: the handshake is complete if the segment acknowledges our SYN. Otherwise the
-    /// peer gets a reset (RFC 9293, section 3.5.2, group 2), and the connection stays.
+    /// Performs the fifth check: a segment that acknowledges our SYN completes the handshake.
+    /// Otherwise the peer gets a reset (RFC 9293, section 3.5.2, group 2), and the connection
+    /// stays.
     fn on_ack_of_syn(&mut self, now: Instant, arrival: &Arrival) -> bool {
         let (una, end) = (self.send.una(), self.send.sent_end());
         let ack = self.send.space().position(arrival.header.ack, una);
@@ -106,9 +107,8 @@ impl Connection {
         true
     }
 
-    /// Data and an end that come with a SYN are processed when the handshake is complete (RFC 9293,
-    /// sections 3.10.7.2 and 3.10.7.3). At most a segment is kept, and never the buffer that it
-    /// came in.
+    /// Keeps the data and FIN of a SYN until the handshake is complete (RFC 9293, sections 3.10.7.2
+    /// and 3.10.7.3). Keeps at most a segment, and a copy instead of the buffer that it came in.
     pub(super) fn keep_syn_text(&mut self, syn: &Arrival) {
         let has_text = !syn.data.is_empty() || syn.has(Flags::FIN);
         if !has_text || self.syn_text.is_some() {
@@ -122,7 +122,8 @@ impl Connection {
         self.syn_text = Some(Box::new(kept));
     }
 
-    /// The peer does not know that what came with its SYN was taken, and would send it again.
+    /// Takes the data of the SYN, with an acknowledgement: the peer does not know that they were
+    /// taken, and would resend them.
     fn take_syn_text(&mut self, now: Instant) {
         if let Some(text) = self.syn_text.take() {
             self.take_content(now, 0, *text);

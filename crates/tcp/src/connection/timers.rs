@@ -9,16 +9,16 @@ use crate::event::SoftError;
 use crate::plan::Plan;
 use crate::state::State;
 
-/// Timeouts in a row after which the application learns of them (RFC 9293, section 3.8.3, R1).
+/// Consecutive timeouts after which the application is notified (RFC 9293, section 3.8.3, R1).
 const SILENT_TIMEOUTS: u32 = 3;
 
 #[derive(Debug, Default)]
 pub(super) struct Timers {
-    /// The end of [`State::TimeWait`].
+    /// End of [`State::TimeWait`].
     time_wait: Option<Instant>,
-    /// The end of the wait for the FIN of the peer, if the application is gone.
+    /// End of the wait for the peer's FIN after the application is gone.
     orphan: Option<Instant>,
-    /// When the peer was last heard of.
+    /// Time of the last sign of life from the peer.
     heard_at: Option<Instant>,
     keep_alives: u32,
     next_keep_alive: Option<Instant>,
@@ -53,7 +53,7 @@ impl Timers {
 }
 
 impl Connection {
-    /// When [`handle_timeout`](Self::handle_timeout) must be called.
+    /// Returns the time at which [`handle_timeout`](Self::handle_timeout) must be called.
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.state == State::Closed {
             return None;
@@ -97,15 +97,15 @@ impl Connection {
         if self.send.timeouts() >= limit {
             return self.time_out();
         }
-        // A report of a router says more.
+        // A router's report takes precedence.
         if self.send.timeouts() >= SILENT_TIMEOUTS && self.soft_error.is_none() {
             self.note_soft_error(SoftError::Silent);
         }
         self.handle_keep_alive(now);
     }
 
-    /// Probes are for idle connections: what is outstanding, or waits for a window, has timers of its own
-    /// (RFC 9293, section 3.8.4, MUST-25).
+    /// Returns the keep-alive schedule of an idle connection: outstanding data, and data waiting
+    /// for a window, have timers of their own (RFC 9293, section 3.8.4, MUST-25).
     fn keep_alive(&self) -> Option<KeepAlive> {
         self.config.keep_alive.filter(|_| self.state.is_synchronized() && self.send.is_idle())
     }
@@ -123,8 +123,8 @@ impl Connection {
         self.timers.is_keep_alive_due = true;
     }
 
-    /// A keep-alive probe: a sequence number that was acknowledged already, which the peer answers
-    /// (RFC 9293, section 3.8.4).
+    /// Fills `plan` with a due keep-alive probe: its sequence number was acknowledged already, so
+    /// the peer answers (RFC 9293, section 3.8.4).
     pub(super) fn take_keep_alive(&mut self, now: Instant, plan: &mut Plan) -> bool {
         if !std::mem::take(&mut self.timers.is_keep_alive_due) {
             return false;

@@ -12,11 +12,11 @@ use crate::event::Event;
 use crate::plan::Plan;
 use crate::results::Read;
 
-/// Values that the detached half has not reported, and reported ones in transit, at most: some 100 MB.
-/// An engine stops receiving long before.
+/// Limit on values that the detached half has not reported plus reported values in transit: some
+/// 100 MB. An engine stops receiving long before.
 const VALUES_MAX: usize = 1 << 20;
 
-/// The recorded result of an input, if there is one.
+/// Recorded result of an input, if any.
 #[derive(Debug)]
 pub(crate) enum Expected {
     Nothing,
@@ -26,17 +26,17 @@ pub(crate) enum Expected {
     Unknown,
 }
 
-/// The result of an input, as recorded.
+/// Result of an input, as recorded.
 #[derive(Debug)]
 pub(crate) enum Output {
-    /// None, or one that is not recorded.
+    /// No result, or one that is not recorded.
     Nothing,
     Answer(Answer),
     Planned(Planned),
     Event(Event),
 }
 
-/// The result, or the recorded result and the different one of the replay.
+/// The result; or the recorded result and the replay's different one.
 pub(crate) type Compared = Result<Output, Mismatch>;
 
 /// Applies inputs to a connection.
@@ -46,7 +46,7 @@ pub(crate) struct Replayer {
 }
 
 impl Replayer {
-    /// Applies the input to `connection` and compares the result.
+    /// Applies the input to `connection` and compares the result with the recorded one.
     pub(crate) fn apply(
         &mut self,
         connection: &mut Connection,
@@ -122,7 +122,7 @@ fn compare_read(read: &Read, expected: &Expected) -> Compared {
     compare_answer(Answer::read(read), expected)
 }
 
-/// The receive half while it is detached, and what is in transit between it and the connection.
+/// A receive half while it is detached, and the values in transit between it and the connection.
 #[derive(Default)]
 pub(crate) struct DetachedReplay {
     half: Option<(DetachedReceiveHalf, ReadState)>,
@@ -131,25 +131,26 @@ pub(crate) struct DetachedReplay {
 }
 
 impl DetachedReplay {
-    /// The state for reading entries of the receive half; none if it is not detached.
+    /// Returns the reader state for entries of the receive half; `None` unless it is detached.
     pub(crate) fn state(&self) -> Option<&ReadState> {
         self.half.as_ref().map(|(_, state)| state)
     }
 
-    /// As [`state`](Self::state).
+    /// Mutable counterpart of [`state`](Self::state).
     pub(crate) fn state_mut(&mut self) -> Option<&mut ReadState> {
         self.half.as_mut().map(|(_, state)| state)
     }
 
-    /// Whether more values are in transit than any log may make a replay keep.
+    /// Returns whether more values are in transit than a valid log may cause.
     pub(crate) fn is_overfull(&self) -> bool {
         let Some((half, _)) = &self.half else { return false };
-        // Few are in transit as a rule, and mostly one.
+        // Usually few are in transit, and mostly one.
         let reported: usize = self.reports.iter().map(|report| report.acks.len()).sum();
         reported + half.unreported() > VALUES_MAX
     }
 
-    /// Applies an input of the connection that concerns its receive half; none for other inputs.
+    /// Applies an input of the connection that concerns its receive half; returns `None` for other
+    /// inputs.
     pub(crate) fn apply_to_both(
         &mut self,
         connection: &mut Connection,
@@ -189,7 +190,7 @@ impl DetachedReplay {
         let Some((half, _)) = &mut self.half else { unreachable!("its entries are read only while it is detached") };
         match input {
             Input::Segment(arrival) => {
-                // If it needs the connection, the log says so next.
+                // If it needs the connection, that is the next entry of the log.
                 let _needs_connection = half.handle_segment(now, &mut arrival.clone());
             }
             Input::Read(len_max) => return compare_read(&half.read(*len_max), expected),

@@ -1,4 +1,4 @@
-//! The first entry: the initial values of a connection.
+//! The first entry: initial values of a connection.
 
 use std::sync::Arc;
 
@@ -18,24 +18,24 @@ use crate::config::{
 use crate::md5::Md5Key;
 use crate::tuple::Tuple;
 
-/// The most bytes of a buffer in a replay. A log whose configuration allows more is not replayed.
+/// Buffer size limit of a replay, in bytes. A log whose configuration exceeds it is not replayed.
 pub const BUFFER_MAX: usize = 1 << 30;
 
-/// The initial values of a connection, from its log.
+/// Initial values of a connection, from its log.
 #[derive(Debug, Clone)]
 pub struct JournalHead {
-    /// Its role: a client has opened it, a server accepted.
+    /// Role: a client opened it, a server accepted it.
     pub side: Side,
-    /// When it began, since the run began.
+    /// Start of the connection, since the run began.
     pub began_at: Instant,
-    /// Its addresses and ports.
+    /// Addresses and ports.
     pub tuple: Tuple,
-    /// Its configuration. A key of TCP-MD5 is not in the log: another one is in its place. The budget is
-    /// one of its own.
+    /// Configuration. The log does not contain a TCP-MD5 key; another one takes its place. The
+    /// budget is separate.
     pub config: TcpConfig,
 }
 
-/// How a connection begins.
+/// Initial values of a connection.
 #[derive(Debug)]
 pub(crate) struct Seed {
     pub(crate) config: Arc<TcpConfig>,
@@ -44,7 +44,7 @@ pub(crate) struct Seed {
     pub(crate) timestamp_offset: u32,
 }
 
-/// Writes the initial values. `syn` is that of the peer, if the connection answers one.
+/// Writes the initial values. `syn` is the peer's, if the connection answers one.
 pub(crate) fn put_begin(out: &mut Vec<u8>, now: Instant, seed: &Seed, syn: Option<&Arrival>) {
     put_word(out, now.as_nanos());
     put_config(out, &seed.config);
@@ -58,7 +58,7 @@ pub(crate) fn put_begin(out: &mut Vec<u8>, now: Instant, seed: &Seed, syn: Optio
     }
 }
 
-/// Reads what [`put_begin`] has written.
+/// Reads the values written by [`put_begin`].
 pub(crate) fn begin(reader: &mut Reader<'_>) -> Parsed<(JournalHead, Seed, Option<Arrival>)> {
     let began_at = Instant::from_nanos(word(reader)?.min(NANOS_MAX));
     let config = config(reader)?;
@@ -74,7 +74,7 @@ pub(crate) fn begin(reader: &mut Reader<'_>) -> Parsed<(JournalHead, Seed, Optio
     Ok((JournalHead { side, began_at, tuple, config }, seed, syn))
 }
 
-/// The place of `wanted` among all values of an enumeration.
+/// Returns the index of `wanted` in a list of all values of an enumeration.
 fn index_of<T: PartialEq>(all: &[T], wanted: &T) -> u8 {
     all.iter().position(|known| known == wanted).expect("all are listed") as u8
 }
@@ -95,9 +95,9 @@ fn put_config(out: &mut Vec<u8>, config: &TcpConfig) {
         send_buffer,
         receive_buffer,
         buffers_initial,
-        // Each grant is recorded.
+        // Every grant is recorded.
         budget: _,
-        // Sinks do not change the behaviour.
+        // Recorders do not affect the behaviour.
         journal: _,
         timestamps,
         sack,
@@ -205,7 +205,7 @@ fn config(reader: &mut Reader<'_>) -> Parsed<TcpConfig> {
     })
 }
 
-/// Reads a span, nanoseconds: as long as a log may be, at most.
+/// Reads a duration in nanoseconds, at most as long as a log may be.
 fn span(reader: &mut Reader<'_>) -> Parsed<Duration> {
     let nanos = word(reader)?;
     if nanos > NANOS_MAX { Err(Malformed("an impossible span")) } else { Ok(Duration::from_nanos(nanos)) }
@@ -248,7 +248,7 @@ mod tests {
             let read = super::config(&mut reader).expect("what was written is valid");
             assert!(reader.is_empty());
             let text = |config: &TcpConfig| {
-                // Each has a budget of its own.
+                // Each value has a budget of its own.
                 format!("{:?}", TcpConfig { budget: Arc::default(), ..config.clone() })
             };
             assert_eq!(text(&read), text(&config));

@@ -14,7 +14,7 @@ use crate::config::{DSCP_MAX, KeepAlive};
 use crate::icmp::{IcmpError, IcmpErrorKind};
 use crate::tuple::Tuple;
 
-/// The content of an entry.
+/// Contents of an entry.
 #[derive(Debug)]
 pub(crate) enum Input {
     Timeout,
@@ -46,17 +46,17 @@ pub(crate) enum Input {
 }
 
 impl Input {
-    /// Whether an answer follows it in a log.
+    /// Returns whether a result follows the input in a log.
     pub(crate) const fn is_answered(&self) -> bool {
         matches!(self, Self::Write(_) | Self::Read(_))
     }
 }
 
-/// The state of the reader of one half's entries from one entry to the next.
+/// State of the reader between entries of one half.
 #[derive(Debug)]
 pub(crate) struct ReadState {
     tuple: Tuple,
-    /// The time of the last entry that has one, in nanoseconds.
+    /// Time of the last entry that has one, in nanoseconds.
     last: u64,
     last_segment: LastSegment,
 }
@@ -66,12 +66,12 @@ impl ReadState {
         Self { tuple, last: began_at.as_nanos(), last_segment: LastSegment::default() }
     }
 
-    /// The time of the last entry that has one.
+    /// Returns the time of the last entry that has one.
     pub(crate) fn last(&self) -> Instant {
         Instant::from_nanos(self.last)
     }
 
-    /// The time of the next entry, if it has one and can be read.
+    /// Returns the time of the next entry, if it has one and can be read.
     pub(crate) fn time_ahead(&self, tag: u8, ahead: &[u8]) -> Option<Instant> {
         let mut last = self.last;
         is_timed(tag).then(|| time(&mut Reader::new(ahead), &mut last).ok())?
@@ -124,7 +124,7 @@ impl ReadState {
     }
 }
 
-/// Whether a half writes entries of this tag.
+/// Returns whether a half writes entries with this tag.
 fn is_of(half: Half, tag: u8) -> bool {
     let is_of_receive_half_alone = matches!(tag, common::TOOK_COMMANDS | common::GAVE_REPORT);
     let is_of_either = matches!(tag, tag::SEGMENT | tag::READ);

@@ -1,4 +1,4 @@
-//! The head of a log, and the tags of entries, which `docs/spec/replay.md` describes.
+//! The head of a log, and the tags of entries, described in `docs/spec/replay.md`.
 
 use std::net::SocketAddr;
 
@@ -9,13 +9,13 @@ use wire::quic::Reader;
 /// The first bytes of a log.
 pub const MAGIC: [u8; 8] = *b"LITZJTCP";
 
-/// The version that is written, and the only one that is read.
+/// The only version that is written and read.
 pub const VERSION: u64 = 1;
 
 /// The head of a log.
 pub(crate) const FORMAT: Format = Format { magic: MAGIC, version: VERSION };
 
-/// The tag of an entry, its first byte: those of [`::journal::format::tag`] and these.
+/// Tags of entries, their first bytes: those of [`::journal::format::tag`] and these.
 pub(crate) mod tag {
     pub(crate) const TIMEOUT: u8 = 8;
     pub(crate) const EMITTED: u8 = 9;
@@ -52,7 +52,7 @@ pub(crate) fn address(reader: &mut Reader<'_>) -> Parsed<SocketAddr> {
     Ok(SocketAddr::new(ip_of(family, reader)?, port(reader)?))
 }
 
-/// The bits of the codepoint in the IP header (RFC 3168, section 5).
+/// Encodes the codepoint of the IP header in bits (RFC 3168, section 5).
 pub(crate) const fn bits_of(ecn: Option<Ecn>) -> u8 {
     match ecn {
         None => 0,
@@ -62,7 +62,7 @@ pub(crate) const fn bits_of(ecn: Option<Ecn>) -> u8 {
     }
 }
 
-/// The codepoint of the lowest two bits.
+/// Decodes the codepoint in the lowest two bits.
 pub(crate) const fn ecn_of(bits: u64) -> Option<Ecn> {
     match bits & 3 {
         0 => None,

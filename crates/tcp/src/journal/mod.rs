@@ -1,14 +1,15 @@
 //! Journals: all inputs of a connection, recorded for a replay.
 //!
-//! A connection is a deterministic function of its inputs. With [`TcpConfig::journal`](crate::TcpConfig) its
-//! public methods record their arguments before they take effect, and what came out: a digest of each
-//! plan, the next timeout, events and answers. [`Replay`] makes another connection with the same initial
-//! values, passes it the same inputs on one thread and compares the output.
+//! A connection is a deterministic function of its inputs. With
+//! [`TcpConfig::journal`](crate::TcpConfig), its public methods record their arguments before they
+//! take effect, and their outputs: a digest of each plan, the next timeout, events and answers.
+//! [`Replay`] creates another connection with the same initial values, passes it the same inputs on
+//! one thread and compares the outputs.
 //!
-//! Arriving segments are recorded as the open stage produced them: the header and the length of the data.
-//! What the [budget](crate::BufferBudget) of the buffers has granted is recorded, too, because other
-//! connections share it. So a journal contains no payload and no key of TCP-MD5. It does reveal addresses,
-//! ports, sequence numbers, sizes and times; handle it like a packet capture.
+//! Arriving segments are recorded as the open stage produced them: the header and the length of the
+//! data. Grants of the [budget](crate::BufferBudget) of the buffers are recorded, too, because
+//! other connections share it. So a journal contains no payload and no key of TCP-MD5. It does
+//! reveal addresses, ports, sequence numbers, sizes and times; handle it like a packet capture.
 //!
 //! | file | content |
 //! |---|---|
@@ -19,7 +20,7 @@
 //! | `text` | entries for people |
 //! | `replay`, `apply` | the replay |
 //!
-//! What does not depend on the protocol is in the crate `journal`.
+//! The crate `journal` contains the protocol-independent parts.
 
 mod apply;
 pub(crate) mod begin;

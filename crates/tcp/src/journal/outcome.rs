@@ -13,7 +13,7 @@ use crate::event::{Event, SoftError};
 use crate::plan::Plan;
 use crate::results::{CloseReason, Read, WriteError};
 
-/// By their numbers in a log.
+/// Close reasons, indexed by their numbers in a log.
 const REASONS: [CloseReason; 6] = [
     CloseReason::Finished,
     CloseReason::Reset,
@@ -23,7 +23,7 @@ const REASONS: [CloseReason; 6] = [
     CloseReason::Aborted,
 ];
 
-/// By their numbers in a log.
+/// Soft errors, indexed by their numbers in a log.
 const SOFT_ERRORS: [SoftError; 4] =
     [SoftError::Unreachable, SoftError::Refused, SoftError::Silent, SoftError::OldTimestamps];
 
@@ -31,7 +31,7 @@ fn number_of(reason: CloseReason) -> u64 {
     REASONS.iter().position(|known| *known == reason).expect("all are listed") as u64
 }
 
-/// The answer to a call of the application: a kind and a number.
+/// The result of an application call: a kind and a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Answer(u64, u64);
 
@@ -92,12 +92,12 @@ fn write_reason(number: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// The size of a plan and a digest of its content.
+/// Size of a plan and a digest of its contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PlanEntry {
     pub(crate) segments: u64,
     pub(crate) bytes: u64,
-    /// The number under which the send half has recorded it.
+    /// The send half's number of the plan.
     transmission: Option<u64>,
     digest: u64,
 }
@@ -131,8 +131,8 @@ impl PlanRecord for PlanEntry {
     }
 }
 
-/// A digest of the segments of a plan: the header, and the length of the data, which the sequence number
-/// says.
+/// Returns a digest of the segments of a plan: the header, and the data length, which determines
+/// the sequence numbers.
 fn plan_digest(plan: &Plan) -> u64 {
     let Plan { tuple: _, header, pieces, data_len, segment, dscp, ecn, transmission: _, md5 } = plan;
     let Header { source_port, destination_port, seq, ack, flags, window, urgent, options } = header;
@@ -167,7 +167,7 @@ impl fmt::Display for PlanEntry {
     }
 }
 
-/// The result of asking for a plan.
+/// Result of polling for a plan.
 pub(crate) type Planned = ::journal::planned::Planned<PlanEntry>;
 
 /// An event as a kind and a number.
@@ -196,7 +196,7 @@ impl EventEntry {
         }
     }
 
-    /// Whether it is about data that can be read or written, which is frequent.
+    /// Returns whether the event concerns readable or writable data, which is frequent.
     pub(crate) const fn is_about_data(self) -> bool {
         matches!(self.0, Self::READABLE | Self::WRITABLE)
     }

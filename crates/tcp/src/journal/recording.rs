@@ -17,32 +17,33 @@ use crate::config::KeepAlive;
 use crate::event::Event;
 use crate::icmp::{IcmpError, IcmpErrorKind};
 
-/// The journal of a connection that is being written, or of its detached receive half.
+/// The journal of a connection or of its detached receive half, while it is written.
 pub(crate) struct Journal {
     pub(crate) writer: Writer,
     last: LastSegment,
 }
 
 impl Journal {
-    /// Begins the journal of a connection, if one is wanted.
+    /// Begins the journal of a connection, if the configuration asks for one.
     pub(crate) fn begin(now: Instant, seed: &Seed, syn: Option<&Arrival>) -> Option<Box<Self>> {
         let side = if syn.is_some() { Side::Server } else { Side::Client };
         let sink = seed.config.journal.as_ref()?.0(side)?;
         let mut writer = Writer::begin(now, FORMAT, sink, |out| put_begin(out, now, seed, syn));
-        // A flood of SYNs begins no logs.
+        // A flood of SYNs must not create logs.
         if syn.is_some() {
             writer.hold();
         }
         Some(Box::new(Self { writer, last: LastSegment::default() }))
     }
 
-    /// The journal of the receive half, which is detached now. It continues in the same log.
+    /// Creates the journal of the receive half, which is now detached. It continues in the same
+    /// log.
     pub(crate) fn detach(&mut self) -> Box<Self> {
         Box::new(Self { writer: self.writer.detach(), last: LastSegment::default() })
     }
 
-    /// Writes one entry, which `begins` unless it is the answer to the one before. False if it was
-    /// the last.
+    /// Writes one entry; `begins` is false for the result of the preceding entry. Returns false if
+    /// it was the last.
     pub(crate) fn write(&mut self, begins: bool, write: impl FnOnce(&mut Self)) -> bool {
         if begins {
             self.writer.begin_call();
@@ -82,16 +83,16 @@ impl Journal {
         let out = self.writer.timed(tag::ICMP, now);
         out.push(kind);
         put(out, error.seq.get().into());
-        // None and zero have the same effect.
+        // `None` and zero have the same effect.
         put(out, mtu.unwrap_or(0).into());
     }
 
-    /// The SYN was answered with a cookie, at an unknown time.
+    /// Records that the SYN was answered with a cookie, at an unknown time.
     pub(crate) fn pass_over_syn(&mut self, now: Instant) {
         self.writer.timed(tag::PASS_OVER_SYN, now);
     }
 
-    /// A call about so many bytes: [`tag::WRITE`] and [`tag::READ`].
+    /// Records a call about `len` bytes: [`tag::WRITE`] and [`tag::READ`].
     fn bytes(&mut self, tag: u8, len: usize) {
         put(self.writer.entry(tag), len as u64);
     }
@@ -130,14 +131,15 @@ impl Journal {
 
     // ── Halves ───────────────────────────────────────────────────────────────────────────────────
 
-    /// Commands of this number were taken. They come with a segment, or before one, and need no time.
+    /// Records that the update with this number was processed. It precedes or accompanies a
+    /// segment, so it needs no time.
     pub(crate) fn took_commands(&mut self, number: u64) {
         put(self.writer.entry(common::TOOK_COMMANDS), number);
     }
 
     // ── Output ───────────────────────────────────────────────────────────────────────────────────
 
-    /// What the budget has granted during the call whose entry is the last.
+    /// Records a grant of the budget during the call of the last entry.
     pub(crate) fn grant(&mut self, grant: Grant) {
         let out = self.writer.entry(tag::GRANT);
         put(out, grant.wanted);

@@ -22,15 +22,15 @@ use crate::budget::Grant;
 use crate::connection::Connection;
 use crate::event::Event;
 
-/// Grants of one call at most: each buffer grows once.
+/// Limit on grants in one call: each buffer grows once.
 const GRANTS_MAX: usize = 16;
 
-/// One entry whose replay had the recorded result.
+/// An entry whose replay gave the recorded result.
 #[derive(Debug)]
 pub struct Step {
-    /// The entry, counted from zero.
+    /// Number of the entry, from zero.
     pub number: u64,
-    /// Its time, or that of the last entry that has one, since the run began.
+    /// Time of the entry, or of the last one that has a time, since the run began.
     pub at: Instant,
     /// The entry itself.
     pub entry: Entry,
@@ -38,12 +38,12 @@ pub struct Step {
 }
 
 impl Step {
-    /// The event for the application, if it is one.
+    /// Returns the event of an entry for the application.
     pub fn event(&self) -> Option<Event> {
         if let Output::Event(event) = self.output { Some(event) } else { None }
     }
 
-    /// The numbers of segments and of bytes of data, if it was a plan.
+    /// Returns the numbers of segments and of data bytes of a plan.
     pub fn planned(&self) -> Option<(u64, u64)> {
         let Output::Planned(Planned { plan, .. }) = &self.output else { return None };
         plan.map(|plan| (plan.segments, plan.bytes))
@@ -60,16 +60,16 @@ impl fmt::Display for Step {
     }
 }
 
-/// A connection that is replayed from its log.
+/// A connection replayed from its log.
 ///
-/// Give it a reader with a buffer of its own. Memory is bounded by a block of the log and by what
-/// the connection may hold: see [`BUFFER_MAX`](super::BUFFER_MAX).
+/// Pass a buffered reader. Memory is bounded by a block of the log and the connection's own limit:
+/// see [`BUFFER_MAX`](super::BUFFER_MAX).
 pub struct Replay<R> {
     head: JournalHead,
     calls: ::journal::replay::Replay<ReplayedConnection, R>,
 }
 
-/// A connection, its receive half while it is detached, and the state of the reader.
+/// A connection, its receive half while it is detached, and the reader state.
 struct ReplayedConnection {
     state: ReadState,
     connection: Connection,
@@ -81,7 +81,7 @@ impl<R: Read> Replay<R> {
     /// Reads the first entry and begins the connection.
     ///
     /// # Errors
-    /// [`Stopped::Journal`] if this is no log, has another version, or ends here;
+    /// [`Stopped::Journal`] if the input is no log, has another version, or ends here;
     /// [`Stopped::Broke`] if no connection can begin with these values.
     pub fn begin(input: R) -> Result<Self, Stopped> {
         let mut blocks = open(input, FORMAT)?;
@@ -94,35 +94,37 @@ impl<R: Read> Replay<R> {
         Ok(Self { head, calls: ::journal::replay::Replay::new(blocks, replayed) })
     }
 
-    /// The initial values of the connection.
+    /// Returns the initial values of the connection.
     pub fn head(&self) -> &JournalHead {
         &self.head
     }
 
-    /// The connection after the last step.
+    /// Returns the connection after the last step.
     pub fn connection(&self) -> &Connection {
         &self.calls.protocol().connection
     }
 
-    /// Entries replayed so far, including the first one.
+    /// Returns the number of entries replayed so far, including the first one.
     pub fn entry_count(&self) -> u64 {
         self.calls.entry_count()
     }
 
-    /// The time of the next entry, or that of the last one if the next has none: to stop before it.
+    /// Returns the time of the next entry, or that of the last one if the next has none, so that
+    /// the caller can stop before it.
     ///
     /// # Errors
-    /// As [`step`](Self::step), if the log cannot be read.
+    /// Same errors as [`step`](Self::step) if the log cannot be read.
     pub fn next_at(&mut self) -> Result<Instant, Stopped> {
         self.calls.next_at()
     }
 
-    /// How the log ends, once that is known.
+    /// Returns how the log ends, once that is known.
     pub fn end(&self) -> Option<LogEnd> {
         self.calls.end()
     }
 
-    /// Replays the next entry; none at the end of the log, and after the replay has stopped.
+    /// Replays the next entry; returns `None` at the end of the log, and after the replay has
+    /// stopped.
     ///
     /// # Errors
     /// [`Stopped`] says why the replay stopped.
@@ -148,7 +150,7 @@ impl Replayed for ReplayedConnection {
         self.state.time_ahead(tag, ahead)
     }
 
-    /// Reads an input, what the budget has granted meanwhile, and its result.
+    /// Reads an input, the grants of the budget during it, and its result.
     fn read<R: Read>(&mut self, half: Half, tag: u8, blocks: &mut Blocks<R>) -> Result<Self::Call, JournalError> {
         let state = if half == Half::Receive { self.detached.state_mut() } else { Some(&mut self.state) };
         let input = blocks.read(|reader| {

@@ -1,4 +1,4 @@
-//! Arrivals in a log: the header, and the length of the data only.
+//! Arrivals in a log: the header and the length of the data.
 
 use ::journal::format::{Malformed, Parsed, put, short, unzigzag, zigzag};
 use ::journal::zeros;
@@ -10,17 +10,17 @@ use super::format::{bits_of, ecn_of};
 use crate::arrival::Arrival;
 use crate::tuple::Tuple;
 
-/// The most bytes of data in a segment: many times those of the longest IP packet.
+/// Limit on data bytes in a segment: many times those of the longest IP packet.
 const DATA_MAX: usize = 1 << 20;
 
-/// Where the codepoint of the IP header is, above the nine flags.
+/// Shift of the IP header's codepoint, above the nine flags.
 const ECN_SHIFT: u32 = 9;
 const FIRST_MAX: u64 = (1 << (ECN_SHIFT + 2)) - 1;
 
 /// The largest counter of accurate ECN (RFC 9768, section 3.2.3).
 const COUNTER_MAX: u32 = (1 << 24) - 1;
 
-/// What follows the fixed fields.
+/// Bits for the parts after the fixed fields.
 mod part {
     pub(super) const MSS: u8 = 1 << 0;
     pub(super) const WINDOW_SCALE: u8 = 1 << 1;
@@ -33,7 +33,7 @@ mod part {
     pub(super) const URGENT: u8 = 1 << 7;
 }
 
-/// The numbers of the last segment: those of the next are written as differences, which are small.
+/// The numbers of the last segment: the next ones are written as differences, which are small.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct LastSegment {
     seq: u32,
@@ -56,7 +56,8 @@ fn number(reader: &mut Reader<'_>, last: &mut u32) -> Parsed<u32> {
 impl LastSegment {
     pub(crate) fn put(&mut self, out: &mut Vec<u8>, arrival: &Arrival) {
         let Arrival { tuple: _, header, data, segment, ecn } = arrival;
-        // The ports are those of the connection. The digest was verified, and no connection looks at it.
+        // The ports belong to the connection. The digest was verified before, and the connection
+        // ignores it.
         let Header { source_port: _, destination_port: _, seq, ack, flags, window, urgent, options } = header;
         let Options { mss, window_scale, sack_permitted, timestamps, sack, md5: _, accecn } = options;
         put(out, u64::from(flags.0) | u64::from(bits_of(*ecn)) << ECN_SHIFT);
@@ -104,7 +105,7 @@ impl LastSegment {
         }
     }
 
-    /// Reads a segment of this connection. Its data are zeros.
+    /// Reads a segment of this connection. Its data are replaced by zeros.
     pub(crate) fn read(&mut self, reader: &mut Reader<'_>, tuple: &Tuple) -> Parsed<Arrival> {
         let (first, parts) = (reader.varint()?, reader.u8()?);
         if first > FIRST_MAX {

@@ -1,4 +1,4 @@
-//! Entries for people.
+//! Display of entries.
 
 use std::fmt;
 
@@ -9,21 +9,21 @@ use super::entry::Input;
 use crate::arrival::Arrival;
 use crate::icmp::IcmpErrorKind;
 
-/// One entry of a log: an input or an output. Prints as a line for people.
+/// One entry of a log: an input or an output, displayed as one line.
 #[derive(Debug)]
 pub struct Entry(pub(crate) Input, pub(crate) Half);
 
-/// An input of this half, as a line for people.
+/// An input of this half, displayed as one line.
 pub(crate) struct Text<'a>(pub(crate) &'a Input, pub(crate) Half);
 
 impl Entry {
-    /// The name of its kind.
+    /// Returns the name of the kind of entry.
     pub const fn name(&self) -> &'static str {
         name(&self.0)
     }
 
-    /// Whether it is an event for the application or a call of the application that is not about
-    /// data: the entries that a reader of a log looks for first.
+    /// Returns whether the entry is an event for the application or an application call that is not
+    /// about data: the entries that a reader of a log looks for first.
     pub const fn is_milestone(&self) -> bool {
         match &self.0 {
             Input::Event(event) => !event.is_about_data(),

@@ -1,13 +1,13 @@
-//! When received data are acknowledged (RFC 9293, section 3.8.6.3; RFC 5681, section 4.2), and which
-//! blocks beyond holes are reported (RFC 2018, section 4).
+//! Acknowledgement of received data (RFC 9293, section 3.8.6.3; RFC 5681, section 4.2), and
+//! selection of the blocks beyond holes to report (RFC 2018, section 4).
 //!
 //! ```text
 //!   receive half ── Received ──▶ plans        what has arrived, and since when
 //!                ◀── Announced ──             what the last plan has told the peer
 //! ```
 //!
-//! If the halves are on two processors, each has a copy of the other's value, which may be late.
-//! Demands are numbered, so that a late copy neither repeats an acknowledgement nor loses one.
+//! If the halves run on two processors, each has a copy of the other's value, which may be late.
+//! Demands are numbered, so that a late copy neither repeats nor loses an acknowledgement.
 
 use std::ops::Range;
 
@@ -18,65 +18,66 @@ use crate::config::{AckPolicy, AckThreshold, AckTimer};
 use crate::position::FIRST_BYTE;
 use crate::timestamps::TimestampClock;
 
-/// Blocks that are remembered: what fits into the options of a segment without timestamps.
+/// Number of remembered blocks: as many as fit into the options of a segment without timestamps.
 const BLOCKS_MAX: usize = 4;
 
-/// What has arrived, as far as the peer is told. Changed by the receive half only.
+/// Receive state that acknowledgements report. Changed only by the receive half.
 #[derive(Debug)]
 pub(crate) struct Received {
-    /// The next position in order: RCV.NXT.
+    /// Next position in order: RCV.NXT.
     pub(crate) nxt: u64,
     /// Bytes in order that the application has not read: at most a window.
     pub(crate) unread: u32,
-    /// Bytes of data in the largest segment that has arrived.
+    /// Data bytes in the largest segment received.
     pub(crate) segment: u16,
-    /// There is something beyond a hole.
+    /// Whether there are data beyond a hole.
     pub(crate) has_hole: bool,
-    /// A congestion mark was received that the peer has not reacted to (RFC 3168, section 6.1.3).
+    /// Whether a congestion mark was received that the peer has not reacted to (RFC 3168, section
+    /// 6.1.3).
     pub(crate) is_marked: bool,
-    /// Marks are counted (RFC 9768).
+    /// Counters of marks, if they are counted (RFC 9768).
     pub(super) feedback: Option<Box<Feedback>>,
-    /// The timestamp to be echoed.
+    /// Timestamp to echo.
     pub(crate) clock: TimestampClock,
-    /// An acknowledgement of what is not acknowledged leaves then at the latest.
+    /// Latest time for a delayed acknowledgement.
     delayed_until: Option<Instant>,
-    /// The number of the latest demand or report of something received twice.
+    /// Number of the latest demand or duplicate report.
     latest: u64,
-    /// The number of the latest demand of an acknowledgement at once.
+    /// Number of the latest demand for an immediate acknowledgement.
     demand: u64,
-    /// The block of the latest segment beyond a hole first.
+    /// Blocks beyond holes; that of the latest segment first.
     blocks: Vec<Range<u64>>,
-    /// What was received twice (RFC 2883), and its number; zero if nothing was.
+    /// Range received twice (RFC 2883), and the number of its report; zero if there is none.
     duplicate: (Range<u64>, u64),
 }
 
-/// What the peer was told last. Changed by plans only.
+/// State last announced to the peer. Changed only by plans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Announced {
-    /// What was acknowledged (RFC 7323, section 4.3, Last.ACK.sent).
+    /// Acknowledged position (RFC 7323, section 4.3, Last.ACK.sent).
     pub(crate) acked: u64,
-    /// The position after the last that the peer may send.
+    /// Position after the last one that the peer may send.
     pub(crate) edge: u64,
-    /// Demands up to this number were answered.
+    /// Number of the latest demand that was answered.
     answered: u64,
-    /// The size of the receive buffer: bytes that may be received and not read.
+    /// Size of the receive buffer: bytes that may be received and not read.
     pub(crate) buffer: u64,
 }
 
 impl Announced {
-    /// Before the first plan: the peer may send up to `edge`.
+    /// Creates the state before the first plan: the peer may send up to `edge`.
     pub(crate) const fn new(edge: u64, buffer: u64) -> Self {
         Self { acked: FIRST_BYTE, edge, answered: 0, buffer }
     }
 
-    /// Whether the demand with this number is not answered.
+    /// Returns whether the demand with this number is not answered.
     pub(super) const fn is_unanswered(&self, number: u64) -> bool {
         number > self.answered
     }
 }
 
 impl Received {
-    /// Only the SYN was received.
+    /// Creates the state after only the SYN was received.
     pub(crate) const fn new(segment: u16, clock: TimestampClock) -> Self {
         Self {
             nxt: FIRST_BYTE,
@@ -94,7 +95,7 @@ impl Received {
         }
     }
 
-    /// Copies `other` and keeps the memory.
+    /// Copies `other` into the memory of this value.
     pub(crate) fn copy(&mut self, other: &Self) {
         let (mut blocks, mut feedback) = (std::mem::take(&mut self.blocks), self.feedback.take());
         blocks.clone_from(&other.blocks);
@@ -103,50 +104,51 @@ impl Received {
         *self = Self { blocks, feedback, clock, duplicate, ..*other };
     }
 
-    /// An acknowledgement is demanded at once.
+    /// Demands an immediate acknowledgement.
     pub(super) fn demand(&mut self) {
         self.latest += 1;
         self.demand = self.latest;
     }
 
-    /// The number of the latest demand.
+    /// Returns the number of the latest demand.
     pub(super) const fn latest(&self) -> u64 {
         self.latest
     }
 
-    /// Data were received, with which everything before the position `nxt` is in order.
+    /// Records data that complete the stream up to the position `nxt`.
     pub(super) fn on_data(&mut self, now: Instant, nxt: u64, policy: &AckPolicy) {
         self.nxt = nxt;
         self.blocks.retain(|block| block.start > nxt);
         if self.blocks.is_empty() {
-            // An idle connection needs no memory for them.
+            // Idle connections should not hold memory for blocks.
             self.blocks = Vec::new();
         }
         self.delayed_until.get_or_insert(policy.latest(now));
     }
 
-    /// A segment beyond a hole was received, which is in this block.
+    /// Records a segment beyond a hole, which is part of `block`.
     pub(super) fn on_block(&mut self, block: Range<u64>) {
-        // A block that has grown takes the place of the one that it contains.
+        // A grown block replaces the one that it contains.
         self.blocks.retain(|known| known.end < block.start || block.end < known.start);
         self.blocks.insert(0, block);
         self.blocks.truncate(BLOCKS_MAX);
     }
 
-    /// This was received twice.
+    /// Records a range received twice.
     pub(super) fn on_duplicate(&mut self, range: Range<u64>) {
         self.latest += 1;
         self.duplicate = (range, self.latest);
     }
 
-    /// The peer was told something. The delay begins with the first byte that it was not told of.
+    /// Records an announcement to the peer. The delay restarts at the first byte that it did not
+    /// cover.
     pub(super) fn on_announced(&mut self, announced: &Announced) {
         if announced.acked >= self.nxt {
             self.delayed_until = None;
         }
     }
 
-    /// Whether an acknowledgement is due at once. `buffer` is the largest window.
+    /// Returns whether an immediate acknowledgement is due. `buffer` is the largest window.
     pub(super) fn is_due(&self, announced: &Announced, policy: &AckPolicy, buffer: u64) -> bool {
         let unacked = self.nxt.saturating_sub(announced.acked);
         let threshold = match policy.threshold {
@@ -158,25 +160,27 @@ impl Received {
         is_enough || self.demand > announced.answered
     }
 
-    /// When an acknowledgement is due without a further cause.
+    /// Returns the time at which an acknowledgement becomes due without a further cause.
     pub(super) fn due_at(&self, announced: &Announced) -> Option<Instant> {
         self.delayed_until.filter(|_| self.nxt > announced.acked)
     }
 
-    /// The blocks in the order in which they are reported: what was received twice first, and once.
+    /// Returns the blocks in the order of their report: the range received twice comes first, and
+    /// is reported once.
     pub(super) fn blocks(&self, announced: &Announced) -> impl Iterator<Item = &Range<u64>> {
         let (duplicate, number) = &self.duplicate;
         (*number > announced.answered).then_some(duplicate).into_iter().chain(&self.blocks)
     }
 
-    /// A plan tells the peer everything, and that it may send up to `edge`.
+    /// Returns the announcement of the present state by a plan, which lets the peer send up to
+    /// `edge`.
     pub(super) const fn announce(&self, edge: u64, buffer: u64) -> Announced {
         Announced { acked: self.nxt, edge, answered: self.latest, buffer }
     }
 }
 
 impl AckPolicy {
-    /// When data that arrive now must be acknowledged.
+    /// Returns the latest time at which data arriving now must be acknowledged.
     fn latest(&self, now: Instant) -> Instant {
         let (delay, now_ns) = (self.delay_max, now.as_nanos());
         match self.timer {
@@ -187,7 +191,7 @@ impl AckPolicy {
         }
     }
 
-    /// Whether data are acknowledged by what the application has read of them.
+    /// Returns whether acknowledgements follow the application's reads.
     pub(super) fn is_by_reading(&self) -> bool {
         self.threshold == AckThreshold::Read
     }
@@ -281,7 +285,8 @@ mod tests {
         acks.on_data(3, 10);
         late.copy(&acks.received);
         assert!(late.is_due(&acks.announced, &acks.policy, BUFFER), "it was not");
-        // What is not acknowledged yet keeps its time, also if the half learns late what is.
+        // Data not yet acknowledged keep their deadline, even if the half learns late which data
+        // were.
         acks.announced = late.announce(BUFFER, BUFFER);
         acks.on_data(9, 10);
         acks.received.on_announced(&acks.announced);

@@ -1,49 +1,48 @@
-//! Received data: what the application can read, and what lies beyond a hole.
+//! Received data: those the application can read, and those beyond a hole.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// Bytes of the buffer for each piece beyond holes, at least. Without a limit, a window of small
-/// segments with a hole before each would take more memory for their places than for their bytes;
-/// further pieces are dropped and sent again. Above the size of a common segment it would drop honest
-/// data.
+/// Smallest number of buffer bytes per piece beyond holes. Without a limit, small segments with
+/// holes between them would take more memory for bookkeeping than for their bytes; surplus pieces
+/// are dropped and resent. A value above the common segment size would drop honest data.
 const BYTES_PER_PIECE: usize = 512;
 
-/// Pieces beyond holes that the smallest buffer may hold.
+/// Number of pieces beyond holes that even the smallest buffer may hold.
 const PIECES_MIN: usize = 64;
 
-/// Below this length a piece is copied, so that it does not keep a receive buffer of 64 KiB alive.
+/// Shorter pieces are copied, so that they do not keep a receive buffer of 64 KiB alive.
 const COPY_BELOW: usize = 4096;
 
-/// Pieces that wait to be read as they came. An application that reads at once gets them without a
-/// copy; small ones behind them are joined.
+/// Number of readable pieces kept as they arrived. An application that reads at once gets them
+/// without a copy; later small ones are joined.
 const READY_AS_IS_MAX: usize = 16;
 
-/// Places for pieces that an empty buffer keeps: an application that reads at once needs no more.
+/// Queue capacity that an empty buffer keeps: enough for an application that reads at once.
 const READY_KEPT: usize = 1;
 
-/// The size of the buffers into which small pieces are joined.
+/// Size of the buffers into which small pieces are joined.
 const JOINED_LEN: usize = 16 << 10;
 
 /// Data by position.
 #[derive(Debug)]
 pub(crate) struct Assembler {
-    /// In order, not read yet.
+    /// Data in order, not read yet.
     ready: VecDeque<Bytes>,
-    /// What follows `ready`: small pieces that were joined.
+    /// Joined small pieces, which follow `ready`.
     joined: BytesMut,
     ready_len: usize,
-    /// Beyond `nxt`, without overlaps.
+    /// Pieces beyond `nxt`, without overlaps.
     beyond: BTreeMap<u64, Bytes>,
-    /// The ranges that the pieces beyond `nxt` cover, by their beginnings: neighbours are one.
+    /// Ranges covered by the pieces beyond `nxt`, by their start: adjacent pieces form one range.
     blocks: BTreeMap<u64, u64>,
     pieces_max: usize,
 }
 
 impl Assembler {
-    /// For a buffer of so many bytes.
+    /// Creates an assembler for a buffer of this many bytes.
     pub(crate) fn new(buffer: u64) -> Self {
         Self {
             ready: VecDeque::new(),
@@ -55,23 +54,23 @@ impl Assembler {
         }
     }
 
-    /// The buffer has this size from now on.
+    /// Changes the size of the buffer.
     pub(crate) fn set_limit(&mut self, buffer: u64) {
         self.pieces_max = pieces_max(buffer);
     }
 
-    /// Bytes that can be read.
+    /// Returns the number of readable bytes.
     pub(crate) const fn ready_len(&self) -> usize {
         self.ready_len
     }
 
-    /// Whether something lies beyond a hole.
+    /// Returns whether there are data beyond a hole.
     pub(crate) fn has_hole(&self) -> bool {
         !self.beyond.is_empty()
     }
 
-    /// Takes `data` at `position`, of which nothing lies before `nxt`, the next position in order.
-    /// Returns the new one.
+    /// Inserts `data` at `position`, none of which lies before `nxt`, the next position in order.
+    /// Returns the new next position.
     pub(crate) fn insert(&mut self, nxt: u64, position: u64, data: Bytes) -> u64 {
         debug_assert!(position >= nxt);
         if position > nxt {
@@ -80,7 +79,7 @@ impl Assembler {
         }
         let (mut nxt, had_hole) = (nxt, self.has_hole());
         self.append(&mut nxt, data);
-        // What lies beyond may continue it, or be covered by it.
+        // Pieces beyond it may continue it, or be covered by it.
         while let Some(entry) = self.beyond.first_entry().filter(|entry| *entry.key() <= nxt) {
             let (position, mut data) = entry.remove_entry();
             let known = (nxt - position).min(data.len() as u64);
@@ -127,10 +126,10 @@ impl Assembler {
         }
     }
 
-    /// Keeps the parts of `data` that are not there yet.
+    /// Keeps the parts of `data` that are new.
     fn keep(&mut self, mut position: u64, mut data: Bytes) {
         while !data.is_empty() && self.beyond.len() < self.pieces_max {
-            // What begins at or before it may cover its beginning.
+            // A piece starting at or before it may cover its beginning.
             if let Some((start, before)) = self.beyond.range(..=position).next_back() {
                 let covered = (start + before.len() as u64).saturating_sub(position).min(data.len() as u64);
                 data.advance(covered as usize);
@@ -150,7 +149,7 @@ impl Assembler {
         }
     }
 
-    /// The positions of `range`, none of which was there, are.
+    /// Marks the positions of `range`, all of them new, as present.
     fn extend_blocks(&mut self, mut range: Range<u64>) {
         if let Some(end) = self.blocks.remove(&range.end) {
             range.end = end;
@@ -161,13 +160,13 @@ impl Assembler {
         }
     }
 
-    /// The range of positions without a hole that contains `position`, beyond `nxt`.
+    /// Returns the contiguous range beyond `nxt` that contains `position`.
     pub(crate) fn block_around(&self, position: u64) -> Option<Range<u64>> {
         let (start, end) = self.blocks.range(..=position).next_back()?;
         (position < *end).then_some(*start..*end)
     }
 
-    /// The first part of `range` that is there already, beyond `nxt`, without a hole.
+    /// Returns the first contiguous part of `range` beyond `nxt` that is present already.
     pub(crate) fn first_known(&self, range: &Range<u64>) -> Option<Range<u64>> {
         let around = self.block_around(range.start);
         let next = || self.blocks.range(range.start..range.end).next().map(|(start, end)| *start..*end);
@@ -175,7 +174,7 @@ impl Assembler {
         Some(block.start.max(range.start)..block.end.min(range.end))
     }
 
-    /// The next bytes to be read, at most `len_max`.
+    /// Returns up to `len_max` bytes in order.
     pub(crate) fn read(&mut self, len_max: usize) -> Option<Bytes> {
         if self.ready.is_empty() {
             self.finish_joined();
@@ -188,13 +187,13 @@ impl Assembler {
         };
         self.ready_len -= bytes.len();
         if self.ready_len == 0 && (self.ready.capacity() > READY_KEPT || self.joined.capacity() > 0) {
-            // An idle connection needs no memory for what was read.
+            // Idle connections should not hold memory for data already read.
             (self.ready, self.joined) = (VecDeque::new(), BytesMut::new());
         }
         Some(bytes)
     }
 
-    /// Drops what lies beyond `end`: the stream ends there.
+    /// Drops data beyond `end`, the end of the stream.
     pub(crate) fn cut(&mut self, end: u64) {
         drop(self.beyond.split_off(&end));
         if let Some(mut last) = self.beyond.last_entry() {
@@ -208,7 +207,7 @@ impl Assembler {
     }
 }
 
-/// The number of pieces beyond holes that a buffer of so many bytes may hold.
+/// Returns the limit on pieces beyond holes for a buffer of this many bytes.
 fn pieces_max(buffer: u64) -> usize {
     usize::try_from(buffer).unwrap_or(usize::MAX).div_euclid(BYTES_PER_PIECE).max(PIECES_MIN)
 }
@@ -219,7 +218,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against a vector of known bytes: the first copy of a byte counts.
+        /// Compares with a vector of known bytes: the first copy of a byte counts.
         #[test]
         fn bytes_come_out_in_order_and_once(
             segments in prop::collection::vec((0u64..120, 1u64..30), 1..60),

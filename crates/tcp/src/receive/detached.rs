@@ -1,4 +1,4 @@
-//! A detached receive half and its stand-in: what each learns from the other.
+//! A detached receive half and its stand-in: their exchange.
 
 use super::acks::{Announced, Received};
 use super::assembler::Assembler;
@@ -7,7 +7,7 @@ use super::{ReceiveHalf, ReceiveStats};
 use crate::detached::ReceiveCommands;
 
 impl ReceiveHalf {
-    /// Takes the place of the half in its connection, without data.
+    /// Returns a stand-in without data for this half in its connection.
     pub(crate) fn stand_in(&mut self) -> Self {
         let mut received = Received::new(self.received.segment, self.received.clock.clone());
         received.copy(&self.received);
@@ -34,7 +34,7 @@ impl ReceiveHalf {
 
     // ── The half, which has the data ─────────────────────────────────────────────────────────────
 
-    /// The peer was told this.
+    /// Sets the state last announced to the peer.
     pub(crate) fn set_announced(&mut self, announced: Announced) {
         if announced.buffer != self.announced.buffer {
             self.assembler.set_limit(announced.buffer);
@@ -43,25 +43,25 @@ impl ReceiveHalf {
         self.received.on_announced(&announced);
     }
 
-    /// Copies what has arrived into a report.
+    /// Copies the receive state into a report.
     pub(crate) fn copy_received(&self, into: &mut Option<Received>) {
         into.get_or_insert_with(|| Received::new(0, self.received.clock.clone())).copy(&self.received);
     }
 
     // ── The stand-in, which makes plans ──────────────────────────────────────────────────────────
 
-    /// What the half must know of what was sent and announced.
+    /// Returns the update for the half on what was sent and announced.
     pub(crate) const fn commands(&self, number: u64, sent_end: u64) -> ReceiveCommands {
         ReceiveCommands { number, announced: self.announced, sent_end }
     }
 
-    /// The half reports what has arrived.
+    /// Takes over the receive state of a report.
     pub(crate) fn refresh(&mut self, received: &Received, stats: ReceiveStats, old_segments: u8) {
         self.received.copy(received);
         (self.stats, self.old_segments) = (stats, old_segments);
     }
 
-    /// The half has returned. It learns what the stand-in has announced.
+    /// Takes over the announcements of the stand-in when the half returns.
     pub(crate) fn take_announced(&mut self, stand_in: Self) {
         self.set_announced(stand_in.announced);
         (self.is_expired, self.growth) = (stand_in.is_expired, stand_in.growth);

@@ -1,4 +1,4 @@
-//! The receive buffer grows with use.
+//! Growth of the receive buffer with its use.
 
 use units::{Duration, Instant};
 
@@ -8,18 +8,18 @@ use crate::budget::BufferSize;
 use crate::config::TcpConfig;
 use crate::position::FIRST_BYTE;
 
-/// The size of the buffer, and how it grows.
+/// Size of the buffer and the state of its growth.
 #[derive(Debug)]
 pub(super) struct Growth {
     size: BufferSize,
     tuner: Tuner,
-    /// What was received in order when it was last considered.
+    /// Position received in order at the last decision.
     considered: u64,
 }
 
 impl Growth {
     pub(super) fn new(config: &TcpConfig) -> Self {
-        // What was not read is counted in 32 bits.
+        // Unread bytes are counted in 32 bits.
         let max = config.receive_buffer.min(u32::MAX as usize);
         let size = BufferSize::new(config.buffers_initial, max, &config.budget);
         Self { size, tuner: Tuner::default(), considered: FIRST_BYTE }
@@ -31,14 +31,14 @@ impl Growth {
 }
 
 impl ReceiveHalf {
-    /// The buffer grows with what the application reads in a round trip, so that the window does not
-    /// limit the peer. `rtt` is the round trip as the send half knows it. To be called before a plan is
-    /// made: the plan announces the window.
+    /// Grows the buffer with the application's reading rate per round trip, so that the window does
+    /// not limit the peer. `rtt` is the send half's round trip. Call it before making a plan, which
+    /// announces the window.
     pub(crate) fn tune(&mut self, now: Instant, rtt: Duration) {
         let read = self.read_end() - FIRST_BYTE;
         let (received, Some(growth)) = (&self.received, &mut self.growth) else { return };
-        // An acknowledgement without news must not change the window: it would not count as a duplicate
-        // (RFC 5681, section 2).
+        // An acknowledgement without news must not change the window: it would not count as a
+        // duplicate (RFC 5681, section 2).
         if received.has_hole || growth.considered == received.nxt {
             return;
         }

@@ -8,8 +8,8 @@ use crate::accurate_ecn::Feedback;
 use crate::arrival::Arrival;
 
 impl ReceiveHalf {
-    /// Marks are counted. The peer's SYN came with the codepoint `syn`; if it was an answer to ours,
-    /// the peer learns that first.
+    /// Starts counting marks. `syn` is the codepoint of the peer's SYN; if that answered ours, the
+    /// peer is told it first.
     pub(crate) fn count_marks(&mut self, syn: Option<Ecn>, is_answer: bool) {
         self.received.feedback = Some(Box::new(Feedback::new(syn)));
         if is_answer {
@@ -17,12 +17,12 @@ impl ReceiveHalf {
         }
     }
 
-    /// The counters of marks, if they are counted.
+    /// Returns the counters of marks, if they are counted.
     pub(crate) fn accurate_ecn(&self) -> Option<&Feedback> {
         self.received.feedback.as_deref()
     }
 
-    /// The next segment tells the codepoint of the peer's answer to our SYN.
+    /// Demands that the next segment report the codepoint of the peer's answer to our SYN.
     fn demand_code(&mut self, syn: Option<Ecn>) {
         if self.received.feedback.is_some() {
             self.received.demand();
@@ -33,14 +33,14 @@ impl ReceiveHalf {
         }
     }
 
-    /// The peer has answered our SYN once more: our acknowledgement was lost, and what it told.
+    /// Processes a repeated answer to our SYN: our acknowledgement, and its report, were lost.
     pub(super) fn note_answer_again(&mut self, arrival: &Arrival) {
         if arrival.has(Flags::SYN | Flags::ACK) && self.is_syn(arrival.header.seq) {
             self.demand_code(arrival.ecn);
         }
     }
 
-    /// The congestion marks of a segment with a credible acknowledgement.
+    /// Processes the congestion marks of a segment with a credible acknowledgement.
     pub(crate) fn note_marks_of(&mut self, arrival: &Arrival) {
         let is_marked = arrival.ecn == Some(Ecn::Ce);
         if let Some(feedback) = &mut self.received.feedback {
@@ -61,7 +61,7 @@ impl ReceiveHalf {
         }
     }
 
-    /// The flags that tell the peer of marks.
+    /// Returns the flags that report marks to the peer.
     pub(crate) fn mark_flags(&self) -> Flags {
         match &self.received.feedback {
             Some(feedback) => feedback.flags(self.is_code_due()),
@@ -70,13 +70,14 @@ impl ReceiveHalf {
         }
     }
 
-    /// A segment without data is due that tells the codepoint of the answer to our SYN.
+    /// Returns whether a segment without data is due to report the codepoint of the answer to our
+    /// SYN.
     pub(crate) fn is_code_due(&self) -> bool {
         self.received.feedback.as_ref().is_some_and(|feedback| self.announced.is_unanswered(feedback.code_number()))
     }
 
-    /// The counters of marks, if an acknowledgement is to have them: they tell of a change, or have not
-    /// been told for some time.
+    /// Returns the counters of marks if an acknowledgement should carry them: after a change, or if
+    /// they were not sent for some time.
     pub(crate) fn mark_counters(&mut self) -> Option<AccEcn> {
         let feedback = self.received.feedback.as_ref()?;
         self.counters_due.take(feedback.changes()).then(|| feedback.counters())

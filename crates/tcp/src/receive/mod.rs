@@ -1,4 +1,4 @@
-//! The receive half: what has arrived, what is acknowledged, and how much more the peer may send.
+//! The receive half: the received data, their acknowledgement, and the window granted to the peer.
 //!
 //! It sees sequence numbers, lengths and references to the data, never the bytes. It can be
 //! [detached](crate::detached) from its connection; a stand-in then takes its place there.
@@ -43,8 +43,9 @@ use crate::position::{FIRST_BYTE, SequenceSpace};
 use crate::results::{CloseReason, Read};
 use crate::timestamps::TimestampClock;
 
-/// Segments that are dropped one after the other for their timestamps before the application is told.
-/// A few are usual after reordering; a peer repeats what is not acknowledged as often within a minute.
+/// Number of consecutive segments dropped for their timestamps before the application is notified.
+/// A few are usual after reordering; within a minute a peer repeats unacknowledged data at least
+/// this often.
 const OLD_SEGMENTS_MAX: u8 = 8;
 
 /// The receive half of a connection.
@@ -54,22 +55,22 @@ pub(crate) struct ReceiveHalf {
     terms: Negotiated,
     policy: AckPolicy,
     window_growth: WindowGrowth,
-    /// The largest segment that we have asked for.
+    /// Maximum segment size that we announced.
     announced_mss: u16,
     received: Received,
     announced: Announced,
-    /// It is where plans are made.
+    /// Growth of the buffer; held by the half that makes plans.
     growth: Option<Growth>,
     assembler: Assembler,
-    /// The position of the FIN, if it was received in order or beyond a hole.
+    /// Position of the FIN, if it was received in order or beyond a hole.
     fin: Option<u64>,
-    /// The position after the urgent data; zero if there were none.
+    /// Position after the urgent data; zero if there were none.
     urgent_end: u64,
-    /// A delayed acknowledgement is due now.
+    /// Whether a delayed acknowledgement is due now.
     is_expired: bool,
-    /// Segments that were dropped for their timestamps, without any data between them.
+    /// Number of consecutive segments dropped for their timestamps, without data between them.
     old_segments: u8,
-    /// When the counters of marks are due. It is where plans are made.
+    /// Schedule of the option with the counters of marks. Held by the half that makes plans.
     counters_due: CountersDue,
     sent: SentBounds,
     challenges: Challenges,
@@ -82,7 +83,7 @@ pub(crate) struct ReceiveHalf {
 pub struct ReceiveStats {
     /// Bytes of data received in order.
     pub bytes_received: u64,
-    /// Bytes received that were there already.
+    /// Bytes received that were present already.
     pub bytes_duplicate: u64,
     /// Segments beyond a hole.
     pub out_of_order: u64,
@@ -92,19 +93,19 @@ pub struct ReceiveStats {
     pub dropped_by_paws: u64,
 }
 
-/// What a plan says about the peer's data: always the latest.
+/// The latest receive state in the form of header fields.
 #[derive(Debug, Clone)]
 pub(crate) struct Snapshot {
     pub(crate) ack: Seq32,
     pub(crate) window: u16,
     pub(crate) sack: SackBlocks,
-    /// The flags that tell the peer of marks (RFC 3168, section 6.1.3; RFC 9768, section 3.2.2).
+    /// Flags that report marks to the peer (RFC 3168, section 6.1.3; RFC 9768, section 3.2.2).
     pub(crate) marks: Flags,
 }
 
 impl ReceiveHalf {
-    /// A half that has received this SYN. `ours` are the sequence numbers of this side, `segment` the
-    /// bytes of data in a full segment.
+    /// Creates a half that has received this SYN. `ours` are the sequence numbers of this side,
+    /// `segment` is the number of data bytes in a full segment.
     pub(crate) fn new(
         config: &TcpConfig,
         syn: &Header,
@@ -140,7 +141,7 @@ impl ReceiveHalf {
         self.stats
     }
 
-    /// The peer's initial sequence number.
+    /// Returns the peer's initial sequence number.
     pub(crate) fn initial(&self) -> Seq32 {
         self.space.wire(0)
     }
@@ -149,7 +150,7 @@ impl ReceiveHalf {
         self.old_segments
     }
 
-    /// Whether segment after segment was dropped for its timestamp.
+    /// Returns whether consecutive segments were dropped for their timestamps.
     pub(crate) const fn has_only_old_segments(&self) -> bool {
         self.old_segments >= OLD_SEGMENTS_MAX
     }
@@ -158,7 +159,7 @@ impl ReceiveHalf {
         self.received.nxt
     }
 
-    /// Our timestamps, and the peer's latest.
+    /// Returns our timestamp clock with the peer's latest timestamp.
     pub(crate) const fn clock(&self) -> &TimestampClock {
         &self.received.clock
     }
@@ -167,22 +168,22 @@ impl ReceiveHalf {
         self.space.wire(self.received.nxt)
     }
 
-    /// The FIN and everything before it were received.
+    /// Returns whether the FIN and everything before it were received.
     pub(crate) fn is_fin_received(&self) -> bool {
         self.fin.is_some_and(|fin| self.received.nxt > fin)
     }
 
-    /// The FIN was received, perhaps beyond a hole.
+    /// Returns whether the FIN was received, perhaps beyond a hole.
     pub(crate) const fn has_fin(&self) -> bool {
         self.fin.is_some()
     }
 
-    /// Whether blocks beyond holes, or something received twice, are to be reported.
+    /// Returns whether blocks beyond holes, or a range received twice, should be reported.
     pub(crate) fn has_blocks(&self) -> bool {
         self.terms.sack && self.received.blocks(&self.announced).next().is_some()
     }
 
-    /// Whether the application has read everything and nothing follows.
+    /// Returns whether the application has read everything and nothing follows.
     fn is_drained(&self) -> bool {
         self.is_fin_received() && self.assembler.ready_len() == 0
     }
@@ -191,15 +192,15 @@ impl ReceiveHalf {
         self.assembler.ready_len()
     }
 
-    /// Takes the data of an acceptable segment. True if there is something new to read, or the stream has
-    /// ended.
+    /// Takes the data of an acceptable segment. Returns true if there are new data to read, or the
+    /// stream has ended.
     pub(crate) fn take(&mut self, now: Instant, position: u64, mut data: Bytes, flags: Flags, segment: u64) -> bool {
         let (nxt, edge) = (self.received.nxt, self.announced.edge);
         let mut start = position + u64::from(flags.contains(Flags::SYN));
         let mut end = start + data.len() as u64;
         let mut has_fin = flags.contains(Flags::FIN);
         if end > edge {
-            // What lies beyond the window is cut off (RFC 9293, section 3.10.7.4).
+            // The part beyond the window is cut off (RFC 9293, section 3.10.7.4).
             data.truncate(data.len() - (end - edge).min(data.len() as u64) as usize);
             (end, has_fin) = (start + data.len() as u64, false);
         }
@@ -214,7 +215,7 @@ impl ReceiveHalf {
             data.advance(known as usize);
             start += known;
         }
-        // No segment is larger than we said; if it is, others have joined it without a note.
+        // No segment is larger than announced; if it is, others have joined it without a note.
         self.received.segment = self.received.segment.max(segment.min(self.announced_mss.into()) as u16);
         if has_fin && self.fin.is_none() && end >= nxt {
             self.fin = Some(end);
@@ -227,9 +228,9 @@ impl ReceiveHalf {
         self.place(now, start, data, has_fin, is_partly_known)
     }
 
-    /// Data beyond a hole arrive again, also as a part of a larger segment: they are reported once
-    /// more, the first of them if there are several (RFC 2883, sections 4.1 and 4.2). If what was
-    /// received in order came with them, that is the first.
+    /// Notes data beyond a hole that arrive again, also as part of a larger segment, to be reported
+    /// once more; the first range if there are several (RFC 2883, sections 4.1 and 4.2). A
+    /// duplicate of data in order that came with them takes precedence.
     fn note_known(&mut self, range: &Range<u64>, is_reported: bool) {
         if let Some(known) = self.assembler.first_known(range) {
             self.stats.bytes_duplicate += known.end - known.start;
@@ -263,14 +264,15 @@ impl ReceiveHalf {
             self.received.on_data(now, nxt, &self.policy);
             self.stats.bytes_received += received - u64::from(self.is_fin_received());
         }
-        // A hole, its filling and the end are acknowledged at once (RFC 5681, section 4.2).
+        // A hole, its filling and the FIN are acknowledged at once (RFC 5681, section 4.2).
         if had_hole || self.received.has_hole || has_fin || (received == 0 && start != nxt) {
             self.received.demand();
         }
         received > 0
     }
 
-    /// The next bytes, at most `len_max`, or why there are none: the connection may be closed.
+    /// Returns up to `len_max` bytes, or the reason why there are none: the connection may be
+    /// closed.
     pub(crate) fn read_or_end(&mut self, len_max: usize, closed: Option<CloseReason>) -> Read {
         if let Some(bytes) = self.read(len_max) {
             return Read::Bytes(bytes);
@@ -281,8 +283,8 @@ impl ReceiveHalf {
     fn read(&mut self, len_max: usize) -> Option<Bytes> {
         let bytes = self.assembler.read(len_max)?;
         self.received.unread = self.assembler.ready_len() as u32;
-        // A wider window is worth a segment if the peer may soon need it, and it is wider by two segments or
-        // half the buffer. Otherwise the next acknowledgement of data says it.
+        // A wider window is worth a segment if the peer may soon need it and it is wider by two
+        // segments or half the buffer. Otherwise the next acknowledgement of data announces it.
         let is_half_used = self.policy.is_by_reading() || 2 * self.remaining() <= self.window_max();
         let is_worth = self.gained() >= (2 * self.segment()).min(self.buffer() / 2).max(1);
         if is_half_used && is_worth && !self.is_fin_received() {
@@ -291,7 +293,7 @@ impl ReceiveHalf {
         Some(bytes)
     }
 
-    /// An acknowledgement is due at once.
+    /// Demands an immediate acknowledgement.
     pub(crate) fn set_ack_due(&mut self) {
         self.received.demand();
     }
@@ -308,10 +310,12 @@ impl ReceiveHalf {
         self.is_expired |= self.poll_timeout().is_some_and(|at| at <= now);
     }
 
-    /// What a segment says that leaves now. `blocks_max` fit into its options.
+    /// Returns the receive state for a segment that leaves now. `blocks_max` is the number of
+    /// blocks that fit into its options.
     pub(crate) fn snapshot(&mut self, blocks_max: usize) -> Snapshot {
-        // The edge never moves back (RFC 9293, section 3.8.6), and forward only by a segment or half the
-        // buffer: a peer that fills every small gap would go on with small segments (section 3.8.6.2.2).
+        // The edge never moves back (RFC 9293, section 3.8.6), and forward only by a segment or
+        // half the buffer: a peer that fills every small gap would keep sending small segments
+        // (section 3.8.6.2.2).
         let remaining = self.remaining();
         let is_worth = match self.window_growth {
             WindowGrowth::Segment => self.gained() >= self.segment().min(self.buffer() / 2),
@@ -330,7 +334,8 @@ impl ReceiveHalf {
         Snapshot { ack: self.nxt_on_wire(), window: window as u16, sack, marks }
     }
 
-    /// What a segment with a SYN acknowledges; its window is [`unscaled_window`](Self::unscaled_window).
+    /// Returns the acknowledgement of a segment with a SYN; its window is
+    /// [`unscaled_window`](Self::unscaled_window).
     pub(crate) fn snapshot_of_syn(&mut self) -> Seq32 {
         self.announce(self.announced.edge);
         self.nxt_on_wire()
@@ -342,12 +347,12 @@ impl ReceiveHalf {
         self.is_expired = false;
     }
 
-    /// The window of a segment with a SYN, which is not scaled (RFC 7323, section 2.2).
+    /// Returns the window of a segment with a SYN, which is not scaled (RFC 7323, section 2.2).
     pub(crate) fn unscaled_window(&self) -> u16 {
         self.buffer().min(u64::from(u16::MAX)) as u16
     }
 
-    /// The size of the buffer.
+    /// Returns the size of the buffer.
     pub(crate) const fn buffer(&self) -> u64 {
         self.announced.buffer
     }
@@ -356,23 +361,23 @@ impl ReceiveHalf {
         self.received.segment.into()
     }
 
-    /// How much the peer may still send, as announced.
+    /// Returns how many bytes of the announced window remain.
     const fn remaining(&self) -> u64 {
         self.announced.edge.saturating_sub(self.received.nxt)
     }
 
-    /// How much further than announced the peer may send.
+    /// Returns by how many bytes the window can grow beyond the announced one.
     fn gained(&self) -> u64 {
         (self.received.nxt + self.announceable()).saturating_sub(self.announced.edge)
     }
 
-    /// Bytes that may be announced: the free part of the buffer.
+    /// Returns the number of bytes that may be announced: the free part of the buffer.
     fn announceable(&self) -> u64 {
         let free = self.buffer().saturating_sub(self.received.unread.into());
         free.min(self.window_max()) >> self.terms.scale << self.terms.scale
     }
 
-    /// The buffer, as far as a window can announce it.
+    /// Returns the buffer size, as far as a window can announce it.
     fn window_max(&self) -> u64 {
         self.buffer().min(u64::from(u16::MAX) << self.terms.scale)
     }

@@ -1,5 +1,6 @@
-//! Which segments of a synchronized connection are acceptable, and which acknowledgements credible (RFC
-//! 9293, section 3.10.7.4). Needs nothing of the send half but how much was sent.
+//! Checks of a synchronized connection's segments: whether they are acceptable and their
+//! acknowledgements credible (RFC 9293, section 3.10.7.4). From the send half they need only the
+//! position up to which data were sent.
 
 use units::{Instant, Seq32};
 use wire::tcp::Flags;
@@ -11,15 +12,15 @@ use crate::arrival::Arrival;
 use crate::position::SequenceSpace;
 use crate::send::ack_info::AckInfo;
 
-/// What the peer may acknowledge.
+/// Bounds on what the peer may acknowledge.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SentBounds {
     space: SequenceSpace,
-    /// The highest position that was acknowledged.
+    /// Highest acknowledged position.
     una: u64,
-    /// The largest window that the peer has granted, bytes: at most 2^30 (RFC 7323, section 2.3).
+    /// Largest window that the peer has granted, in bytes: at most 2^30 (RFC 7323, section 2.3).
     window_max: u32,
-    /// The position after the last that the peer may have.
+    /// Position after the last one that the peer may have received.
     end: u64,
 }
 
@@ -29,28 +30,28 @@ impl SentBounds {
     }
 }
 
-/// What becomes of a segment.
+/// Verdict on a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Judgement {
-    /// It is dropped. If that needs an answer, it is due.
+    /// The segment is dropped. An answer, if required, is due.
     Dropped,
-    /// Nothing of it lies in the window (RFC 9293, section 3.10.7.4).
+    /// The segment lies entirely outside the window (RFC 9293, section 3.10.7.4).
     Outside,
-    /// Part of it lies in the window: `position` is that of its sequence number.
+    /// Part of the segment lies in the window; `position` is that of its sequence number.
     Acceptable { position: u64 },
 }
 
 impl ReceiveHalf {
-    /// The position after the last that the peer may have.
+    /// Sets the position after the last one that the peer may have received.
     pub(crate) const fn set_sent_end(&mut self, end: u64) {
         self.sent.end = end;
     }
 
-    /// First check: the timestamp (RFC 7323, section 5.3), and the sequence number.
+    /// Performs the first check: the timestamp (RFC 7323, section 5.3), and the sequence number.
     pub(crate) fn judge(&mut self, now: Instant, arrival: &Arrival) -> Judgement {
         let header = &arrival.header;
-        // RFC 7323, section 3.2: a segment without timestamps should be dropped. As in Linux it is
-        // not: a path that removes them would end the connection without a message.
+        // RFC 7323, section 3.2: a segment without timestamps should be dropped. We accept it like
+        // Linux: a path that removes timestamps would end the connection without a message.
         if let Some(timestamps) =
             header.options.timestamps.filter(|_| self.terms.timestamps && !arrival.has(Flags::RST))
             && self.received.clock.is_old(now, timestamps.value)
@@ -63,9 +64,9 @@ impl ReceiveHalf {
         self.acceptance(header.seq, arrival.data.len() as u64, arrival.sequence_len())
     }
 
-    /// Whether a segment with this sequence number, which takes `len` positions, lies in the window
-    /// (RFC 9293, section 3.10.7.4, the table). A FIN without data takes no space in the buffer, so it is
-    /// welcome in a closed window, too: its sender would give up otherwise.
+    /// Returns whether a segment with this sequence number that occupies `len` positions lies in
+    /// the window (RFC 9293, section 3.10.7.4, the table). A FIN without data takes no buffer
+    /// space, so it is accepted in a closed window, too: its sender would give up otherwise.
     fn acceptance(&self, seq: Seq32, data_len: u64, len: u64) -> Judgement {
         let (nxt, edge) = (self.received.nxt, self.announced.edge);
         let Some(position) = self.space.position(seq, nxt) else { return Judgement::Outside };
@@ -80,19 +81,20 @@ impl ReceiveHalf {
         if is_acceptable { Judgement::Acceptable { position } } else { Judgement::Outside }
     }
 
-    /// Whether `seq` is the number of the peer's SYN.
+    /// Returns whether `seq` is the sequence number of the peer's SYN.
     pub(crate) fn is_syn(&self, seq: Seq32) -> bool {
         seq == self.space.wire(0)
     }
 
-    /// Whether `seq` is the next expected sequence number.
+    /// Returns whether `seq` is the next expected sequence number.
     pub(crate) fn is_next(&self, seq: Seq32) -> bool {
         seq == self.nxt_on_wire()
     }
 
-    /// RFC 7323, section 4.3: the timestamp of the segment that the next acknowledgement answers is
-    /// echoed. If acknowledgements are delayed, that is the first of several. Only a segment with a
-    /// credible acknowledgement counts: a forged timestamp would make those of the peer look old.
+    /// Records the timestamp of the segment that the next acknowledgement answers, to be echoed
+    /// (RFC 7323, section 4.3). With delayed acknowledgements it is the first of several. Only a
+    /// segment with a credible acknowledgement counts: a forged timestamp would make those of the
+    /// peer look old.
     pub(crate) fn note_timestamp(&mut self, now: Instant, position: u64, arrival: &Arrival) {
         let is_answered = self.terms.timestamps && position <= self.announced.acked;
         if let Some(timestamps) = arrival.header.options.timestamps.filter(|_| is_answered) {
@@ -100,12 +102,13 @@ impl ReceiveHalf {
         }
     }
 
-    /// Nothing of the segment, which is no reset, lies in the window. True if what it acknowledges counts all the same.
+    /// Processes a segment other than a reset that lies entirely outside the window. Returns true
+    /// if its acknowledgement counts all the same.
     ///
-    /// The window is closed: what the segment acknowledges counts, its data do not. The same for a
-    /// segment that begins a position too early. Its sender does not know that we have taken the byte
-    /// with which it probed our window; if both sides have probed and neither took acknowledgements
-    /// from the other, neither would ever know.
+    /// With a closed window, the acknowledgement of the segment counts, its data do not. The same
+    /// holds for a segment that begins one position too early. Its sender does not know that we
+    /// accepted the byte of its window probe; if both sides have probed and neither accepted
+    /// acknowledgements from the other, neither would ever know.
     pub(crate) fn on_outside(&mut self, now: Instant, arrival: &Arrival) -> bool {
         let seq = arrival.header.seq;
         if !arrival.has(Flags::SYN) {
@@ -117,8 +120,8 @@ impl ReceiveHalf {
         is_close && arrival.has(Flags::ACK) && !arrival.has(Flags::SYN)
     }
 
-    /// A segment outside the window was received. What was received before is reported once more (RFC
-    /// 2883, section 4): the peer learns that it need not have been sent.
+    /// Notes a segment outside the window. Data received before are reported once more (RFC 2883,
+    /// section 4): the peer learns that it need not have resent them.
     fn note_repeated(&mut self, seq: Seq32, len: u64) {
         let Some(position) = self.space.position(seq, self.received.nxt) else { return };
         if len > 0 && position + len <= self.received.nxt {
@@ -127,9 +130,9 @@ impl ReceiveHalf {
         }
     }
 
-    /// An unacceptable segment is answered (RFC 9293, section 3.10.7.4). Those without data are
-    /// limited, because they might be answers themselves; data must be answered, because their sender
-    /// repeats them until an answer arrives.
+    /// Answers an unacceptable segment (RFC 9293, section 3.10.7.4). Answers to segments without
+    /// data are rate-limited, because those might be answers themselves; data must be answered,
+    /// because their sender repeats them until an answer arrives.
     fn answer_unacceptable(&mut self, now: Instant, arrival: &Arrival) {
         let is_limited = arrival.data.is_empty() || arrival.has(Flags::SYN);
         if is_limited {
@@ -139,19 +142,19 @@ impl ReceiveHalf {
         }
     }
 
-    /// A segment is answered and not believed, unless too many were (RFC 5961, section 7).
+    /// Answers a segment without accepting it, unless too many were answered (RFC 5961, section 7).
     pub(crate) fn challenge(&mut self, now: Instant) {
         if self.may_challenge(now) {
             self.received.demand();
         }
     }
 
-    /// Whether one more segment is answered that is not believed.
+    /// Returns whether one more unaccepted segment may be answered.
     pub(crate) fn may_challenge(&mut self, now: Instant) -> bool {
         self.challenges.take(now)
     }
 
-    /// The answers that may still be given, for the half that takes its place.
+    /// Takes the remaining answers, for the half that replaces this one.
     pub(crate) fn take_challenges(&mut self) -> Challenges {
         std::mem::take(&mut self.challenges)
     }
@@ -160,11 +163,12 @@ impl ReceiveHalf {
         self.challenges = challenges;
     }
 
-    /// Fifth check: what the segment acknowledges, for the send half. `None` if the segment is dropped.
+    /// Performs the fifth check and returns the segment's acknowledgement for the send half.
+    /// Returns `None` if the segment is dropped.
     pub(crate) fn credible_ack(&mut self, now: Instant, arrival: &Arrival) -> Option<AckInfo> {
         let SentBounds { space, una, window_max, end } = self.sent;
-        // RFC 5961, section 5.2: an acknowledgement for what was never sent, or far older than the
-        // window, is answered and not believed.
+        // RFC 5961, section 5.2: an acknowledgement of data never sent, or of data far older than
+        // the window, is answered and not accepted.
         let oldest = una.saturating_sub(window_max.into());
         let position = space.position(arrival.header.ack, una);
         let Some(position) = position.filter(|position| oldest <= *position && *position <= end) else {
@@ -176,13 +180,13 @@ impl ReceiveHalf {
         Some(info)
     }
 
-    /// The peer has acknowledged everything before `position`, and grants a window.
+    /// Records that the peer acknowledged everything before `position` and granted a window.
     pub(crate) fn note_acked(&mut self, position: u64, window: u64) {
         self.sent.una = self.sent.una.max(position);
         self.sent.window_max = self.sent.window_max.max(window as u32);
     }
 
-    /// What the segment says to the send half.
+    /// Extracts the fields of a segment for the send half.
     pub(crate) fn ack_info(&self, now: Instant, arrival: &Arrival) -> AckInfo {
         let header = &arrival.header;
         let echo = header.options.timestamps.filter(|_| self.terms.timestamps);

@@ -1,33 +1,36 @@
-//! How large the receive buffer should be: it follows what the application reads in a round trip.
+//! Choice of the receive buffer's size: it follows the bytes that the application reads in a round
+//! trip.
 //!
-//! A sender that has filled the window waits for the rest of a round trip. So a window of what is read
-//! in one is enough, if nothing gets lost; twice that lets the sender go on while a loss is repaired,
-//! and twice that again keeps up with a sender in slow start, which doubles its rate each round trip.
+//! A sender that has filled the window waits for the rest of a round trip. Without losses, a window
+//! of the bytes read in a round trip is enough. Twice that lets the sender continue while a loss is
+//! repaired, and four times that keeps up with a sender in slow start, which doubles its rate each
+//! round trip.
 
 use units::{Duration, Instant};
 
-/// The present round trip, as far as the receiver can tell.
+/// The present round trip, as estimated by the receiver.
 #[derive(Debug, Clone, Copy, Default)]
 struct Round {
     began_at: Instant,
     /// Bytes read before it.
     read_before: u64,
-    /// The end of the window at its beginning: what lies beyond it was sent a round trip after it. Zero
-    /// before the first round.
+    /// End of the window at the beginning of the round: data beyond it were sent a round trip
+    /// later. Zero before the first round.
     edge: u64,
 }
 
-/// Measures what the application reads.
+/// Measures the application's reading rate.
 #[derive(Debug, Default)]
 pub(super) struct Tuner {
     round: Round,
-    /// Bytes that were read in the last round.
+    /// Bytes read in the last round.
     last: u64,
 }
 
 impl Tuner {
-    /// Data were received in order up to `nxt`; `read` bytes were read so far, and the peer may send up
-    /// to `edge`. The size that the buffer should have at least, at the end of a round.
+    /// Records that data were received in order up to `nxt`, that `read` bytes were read so far,
+    /// and that the peer may send up to `edge`. At the end of a round, returns the minimum size for
+    /// the buffer.
     pub(super) fn on_data(&mut self, now: Instant, rtt: Duration, nxt: u64, read: u64, edge: u64) -> Option<u64> {
         let (round, next) = (self.round, Round { began_at: now, read_before: read, edge });
         if round.edge == 0 {
@@ -39,7 +42,7 @@ impl Tuner {
         }
         let bytes = read - round.read_before;
         let growth = bytes.saturating_sub(self.last).min(self.last);
-        // The first round has nothing to compare with: it counts as slow start.
+        // The first round has no predecessor: it counts as slow start.
         let growth = if self.last == 0 {
             bytes
         } else {
@@ -70,7 +73,7 @@ mod tests {
         assert_eq!(tuner.on_data(at(20), RTT, 3000, 3000, 1_000_000), Some(8000));
         assert_eq!(tuner.on_data(at(30), RTT, 6000, 6000, 1_000_000), Some(9000));
         assert_eq!(tuner.on_data(at(40), RTT, 9000, 9000, 1_000_000), Some(6000));
-        // What is not read counts for nothing.
+        // Unread data count for nothing.
         assert_eq!(tuner.on_data(at(50), RTT, 20_000, 9000, 1_000_000), Some(0));
     }
 

@@ -1,4 +1,4 @@
-//! Acknowledgements: what was delivered, what is lost, how much may be in flight.
+//! Acknowledgements: delivered data, losses, and the limit on the bytes in flight.
 
 use recovery::{AckEvent, LossEvent, SpuriousLossEvent};
 use units::{Duration, Instant};
@@ -13,32 +13,33 @@ use super::timers::Purpose;
 use crate::config::LossRecovery;
 use crate::position::FIRST_BYTE;
 
-/// Acknowledgements without news after which a segment is lost, if the peer has no selective ones (RFC
-/// 5681, section 3.2).
+/// Number of acknowledgements without news that indicate a loss, if the peer has no SACK (RFC 5681,
+/// section 3.2).
 const DUPLICATE_ACKS_MAX: u32 = 3;
 
-/// What one acknowledgement has delivered.
+/// Data delivered by one acknowledgement.
 #[derive(Debug, Default)]
 pub(super) struct Delivered {
     /// Bytes that were in flight.
     bytes: u64,
-    /// The position after the last of them.
+    /// Position after the last of them.
     pub(super) end: u64,
-    /// Something of it was sent once.
+    /// Whether part of the data was sent only once.
     pub(super) has_original: bool,
-    /// Bytes that were declared lost and have arrived, and when the last of them was sent.
+    /// Bytes declared lost that have arrived, and when the last of them was sent.
     spurious: Option<(u64, Instant)>,
-    /// The newest transmission: its number, its time, and whether sending was limited.
+    /// Newest transmission: its number, its time, and whether sending was limited.
     newest: Option<(u64, Instant, bool)>,
-    /// The send time of the newest run that was sent once.
+    /// Send time of the newest run that was sent only once.
     rtt_from: Option<(u64, Instant)>,
-    /// Something that was sent again. What it has let the peer acknowledge may have arrived long before.
+    /// Whether part of the data was retransmitted. Data acknowledged because of a retransmission
+    /// may have arrived long before.
     has_retransmission: bool,
 }
 
 impl Delivered {
     fn add(&mut self, run: &Run, echo: Option<Instant>) {
-        // The timestamp tells whether the first transmission has arrived (RFC 3522, section 3.2).
+        // The timestamp shows whether the first transmission has arrived (RFC 3522, section 3.2).
         let is_original = run.is_retransmitted && echo.is_some_and(|echo| echo < run.sent_at);
         if run.state == RunState::Lost || is_original {
             let (bytes, at) = self.spurious.unwrap_or((0, run.sent_at));
@@ -62,8 +63,8 @@ impl Delivered {
 }
 
 impl SendHalf {
-    /// Processes what a segment acknowledges. The caller has checked that it acknowledges nothing that
-    /// was not sent. True if the application can write more.
+    /// Processes the acknowledgement in a segment. The caller has checked that it covers only data
+    /// that were sent. Returns true if the application can write more.
     pub(crate) fn handle_ack(&mut self, now: Instant, info: &AckInfo) -> bool {
         let end = self.sent_end();
         let Some(ack) = self.space.position(info.ack, self.una).filter(|ack| *ack <= end) else { return false };
@@ -82,15 +83,15 @@ impl SendHalf {
         if has_duplicate {
             self.rack.on_duplicate_report(self.una, self.nxt);
         }
-        // What a second copy has caused says when that one was sent, not how long the first one took: the
-        // acknowledgement of the first was lost.
+        // An acknowledgement caused by a second copy shows when that copy was sent, not how long
+        // the first one took: the acknowledgement of the first was lost.
         let has_sample = !has_duplicate && self.sample_rtt(now, info, ack > una, &delivered);
         if !self.has_sack && self.recovery == LossRecovery::Selective {
             self.count_duplicate(now, ack.saturating_sub(una), info.is_bare && !window_changed);
         }
         self.on_probe_answer(now, info, ack, ack > una, has_duplicate);
-        // Without selective acknowledgements, what has overtaken the others would show nothing: they may
-        // have arrived all the same (RFC 8985, section 3, requirement 1).
+        // Without SACK, data that overtook others prove nothing: the others may have arrived all
+        // the same (RFC 8985, section 3, requirement 1).
         if self.has_sack && (ack > una || self.log.sacked() > sacked) {
             self.detect_losses(now);
         }
@@ -108,8 +109,8 @@ impl SendHalf {
         self.update_congestion(now, &delivered, is_loss_confirmed);
         self.advance_reduction(has_left, ack > una && self.stats.bytes_lost == lost);
         if ack > una {
-            // The timeout stays long until the round trip was measured again: what was sent twice may be
-            // acknowledged late each time (RFC 6298, section 5.7; Karn's algorithm).
+            // The timeout stays long until the next round-trip measurement: retransmitted data may
+            // be acknowledged late each time (RFC 6298, section 5.7; Karn's algorithm).
             if has_sample || has_duplicate || una == 0 {
                 self.timers.backoff = 0;
             }
@@ -128,9 +129,10 @@ impl SendHalf {
         let is_suspected = self.suspicion.is_some();
         self.log.acknowledge(ack, |run| {
             if run.state != RunState::Sacked {
-                // The peer echoes the segment that has filled the first hole (RFC 7323, section 4.3).
+                // The peer echoes the segment that filled the first hole (RFC 7323, section 4.3).
                 let echo = echo.filter(|_| run.start == una);
-                // While it is open whether a timeout was due to a delay, so is which copy has arrived.
+                // While it is unknown whether a timeout was due to a delay, it is also unknown
+                // which copy has arrived.
                 let is_ambiguous = is_suspected || echo.is_some_and(|echo| echo < run.sent_at);
                 rack.on_delivered(now, run, min_rtt, is_ambiguous);
                 let echo = echo.filter(|_| !is_suspected);
@@ -145,8 +147,8 @@ impl SendHalf {
         self.buffer.release(ack);
     }
 
-    /// Marks what the peer has beyond a hole. True if it reports something that it has received twice
-    /// (RFC 2883, section 4).
+    /// Marks the data that the peer holds beyond a hole. Returns true if it reports data received
+    /// twice (RFC 2883, section 4).
     fn take_sacks(&mut self, now: Instant, ack: u64, info: &AckInfo, delivered: &mut Delivered) -> bool {
         if !self.has_sack {
             return false;
@@ -156,15 +158,16 @@ impl SendHalf {
         for (block, (start, end)) in blocks.iter_mut().zip(info.sack.iter()) {
             *block = self.space.position(start, self.una).zip(self.space.position(end, self.una));
         }
-        // The first block may be about what was received twice: it lies below the acknowledgement or within
-        // the second block.
+        // The first block may report data received twice: it lies below the acknowledgement or
+        // within the second block.
         if let Some((start, end)) = blocks[0].filter(|(start, end)| start < end)
             && (end <= ack || blocks[1].is_some_and(|(from, to)| from <= start && end <= to))
         {
             (has_duplicate, blocks[0]) = (true, None);
         }
-        // The latest block comes first. Earlier acknowledgements may be lost, and a lower block that is new
-        // with it is no sign of reordering (RFC 8985, section 6.2, step 3: in ascending order).
+        // The latest block comes first. Earlier acknowledgements may be lost, and a lower block
+        // that is new with it is no sign of reordering (RFC 8985, section 6.2, step 3: in ascending
+        // order).
         blocks.sort_unstable();
         for (start, end) in blocks.into_iter().flatten() {
             if start < self.una || end > self.nxt || start >= end {
@@ -173,7 +176,8 @@ impl SendHalf {
             let (unit, data_end) = (self.segment_in_flight(), self.buffer.end());
             let (rack, delivery, min_rtt) = (&mut self.rack, &mut self.delivery, self.rtt.min());
             self.log.sack(start..end, unit, data_end, |run| {
-                // Beyond a hole the peer echoes what came before it, which says nothing about this run.
+                // Beyond a hole, the peer echoes the segment before the hole, which says nothing
+                // about this run.
                 rack.on_delivered(now, run, min_rtt, false);
                 if run.state == RunState::Outstanding {
                     delivery.on_acked(now, &run.stamp, run.sent_at, run.transmission, run.len());
@@ -184,12 +188,12 @@ impl SendHalf {
         has_duplicate
     }
 
-    /// True if the round trip was measured.
+    /// Measures the round trip, if possible; returns whether it did.
     fn sample_rtt(&mut self, now: Instant, info: &AckInfo, has_advanced: bool, delivered: &Delivered) -> bool {
         let rtt_from = delivered.rtt_from.filter(|_| !delivered.has_retransmission);
         let sample = match (rtt_from, info.echo) {
             (Some((_, sent_at)), _) => now.saturating_since(sent_at),
-            // What was sent twice is measured by its timestamp (RFC 7323, section 4.1).
+            // Retransmitted data are measured by their timestamp (RFC 7323, section 4.1).
             (None, Some(echo)) if has_advanced => now.saturating_since(echo),
             _ => return false,
         };
@@ -198,8 +202,9 @@ impl SendHalf {
         true
     }
 
-    /// RFC 5681, section 3.2, and RFC 6582, section 3.2: three acknowledgements without news mean that
-    /// the first segment is lost, and in a recovery each that ends before it does that the next one is.
+    /// Counts duplicate acknowledgements (RFC 5681, section 3.2, and RFC 6582, section 3.2): three
+    /// in a row mean that the first segment is lost, and each one in a recovery that ends before
+    /// the recovery point means that the next one is.
     fn count_duplicate(&mut self, now: Instant, advanced: u64, may_be_duplicate: bool) {
         if advanced > 0 {
             self.duplicate_acks = 0;
@@ -209,8 +214,8 @@ impl SendHalf {
             }
         } else if may_be_duplicate && !self.log.is_empty() {
             self.duplicate_acks += 1;
-            // Each is for a segment that has left the network (RFC 6582, section 3.2, step 3); no more than
-            // were outstanding, whatever the peer says.
+            // Each stands for a segment that has left the network (RFC 6582, section 3.2, step 3);
+            // at most for those outstanding, whatever the peer says.
             let left_max = self.recovery_point.unwrap_or(self.nxt) - self.una;
             self.left_bytes = (self.left_bytes + self.segment).min(left_max);
             if self.duplicate_acks == DUPLICATE_ACKS_MAX && !self.is_recovering() {
@@ -225,12 +230,12 @@ impl SendHalf {
         let (delivery, probe) = (&mut self.delivery, probe);
         self.log.lose_range(self.una..self.una + self.segment, |run| Self::count_lost(run, probe, &mut lost, delivery));
         self.on_lost(now, &lost, false);
-        // It leaves whatever the window says (RFC 5681, section 3.2, step 3).
+        // It leaves regardless of the window (RFC 5681, section 3.2, step 3).
         self.is_resend_due = true;
     }
 
-    /// Finds losses by time, and sets the timer for those that may follow (RFC 8985, section 6.2, step
-    /// 5).
+    /// Finds losses by time, and sets the timer for possible further ones (RFC 8985, section 6.2,
+    /// step 5).
     pub(super) fn detect_losses(&mut self, now: Instant) {
         let sacked_segments = self.log.sacked() / self.segment;
         let window = self.rack.window(self.rtt.min(), self.rtt.smoothed(), self.is_recovering(), sacked_segments);
@@ -243,7 +248,7 @@ impl SendHalf {
                 next = Some(next.map_or(at, |next| next.min(at)));
                 Judgement::Kept
             }
-            // What was sent once was sent in order, and what was sent again was sent later than that.
+            // Original transmissions are in order, and retransmissions were sent after them.
             None if !run.is_retransmitted => Judgement::NoneFollows,
             None => Judgement::Kept,
         };
@@ -257,7 +262,7 @@ impl SendHalf {
         (self.is_fast_recovery, self.is_resend_due, self.left_bytes) = (false, false, 0);
     }
 
-    /// The congestion controller learns of losses; a recovery begins.
+    /// Reports losses to the congestion controller and begins a recovery.
     pub(super) fn on_lost(&mut self, now: Instant, lost: &Lost, is_persistent: bool) {
         if lost.has_probe {
             self.on_probe_lost();
@@ -265,7 +270,7 @@ impl SendHalf {
         let Some(newest_lost_sent_at) = lost.newest_sent_at else { return };
         self.stats.bytes_lost += lost.bytes;
         if self.recovery_point.is_none() {
-            // The first one leaves whatever the window says (RFC 6675, section 5, step 4.3).
+            // The first one leaves regardless of the window (RFC 6675, section 5, step 4.3).
             (self.recovery_point, self.is_resend_due) = (Some(self.nxt), true);
         }
         self.reduce(&LossEvent {
@@ -279,12 +284,13 @@ impl SendHalf {
         for sample in &lost.samples {
             self.congestion.on_run_lost(now, sample);
         }
-        // The peer learns of the reduction also if a loss is its reason (RFC 3168, section 6.1.2).
+        // The peer is notified of the reduction also if its cause is a loss (RFC 3168, section
+        // 6.1.2).
         self.ecn.is_cwr_due = self.ecn.is_on && self.ecn.accurate.is_none();
     }
 
-    /// The number of marked packets has changed, if something new is acknowledged: an acknowledgement
-    /// that was overtaken has an older number (RFC 9768, section 3.2.2.5.2).
+    /// Processes the number of marked packets, if the acknowledgement advances: one that was
+    /// overtaken has an older number (RFC 9768, section 3.2.2.5.2).
     fn on_accurate_marks(&mut self, now: Instant, ace: u8, option: Option<&AccEcn>, delivered: &Delivered) {
         let Some(marks) = self.ecn.accurate.as_mut().filter(|_| delivered.bytes > 0) else { return };
         let packets = delivered.bytes.div_ceil(self.segment);
@@ -296,7 +302,7 @@ impl SendHalf {
         }
     }
 
-    /// RFC 3168, section 6.1.2: at most one reduction in a round trip.
+    /// Reduces the window for a mark, at most once in a round trip (RFC 3168, section 6.1.2).
     fn on_marked(&mut self, now: Instant, delivered: &Delivered) {
         if self.una <= self.ecn.answered_until {
             return;
@@ -315,8 +321,8 @@ impl SendHalf {
         });
     }
 
-    /// The controller learns of a loss or a mark. If it reduces its window, what is in flight shrinks
-    /// with the acknowledgements (RFC 9937, section 6).
+    /// Reports a loss or a mark to the controller. If it reduces its window, the bytes in flight
+    /// shrink with the acknowledgements (RFC 9937, section 6).
     fn reduce(&mut self, event: &LossEvent) {
         let before = self.congestion.window();
         self.congestion.on_loss(event);
@@ -327,7 +333,8 @@ impl SendHalf {
         }
     }
 
-    /// `bytes` have left the network. `is_safe`: in order, and without a sign of further losses.
+    /// Advances the reduction by `bytes` that have left the network. `is_safe`: in order, and
+    /// without a sign of further losses.
     pub(super) fn advance_reduction(&mut self, bytes: u64, is_safe: bool) {
         let (in_flight, segment) = (self.flight(), self.segment);
         let Some(reduction) = &mut self.reduction else { return };
@@ -338,8 +345,9 @@ impl SendHalf {
         }
     }
 
-    /// `is_loss_confirmed`: a timeout turns out to be due to losses. What is delivered now was sent before
-    /// the window is reduced, so it does not let it grow.
+    /// Reports delivered data to the controller; `is_loss_confirmed`: a timeout turned out to be
+    /// due to losses. These data were sent before the window was reduced, so they do not let it
+    /// grow.
     fn update_congestion(&mut self, now: Instant, delivered: &Delivered, is_loss_confirmed: bool) {
         if let Some((bytes, newest_sent_at)) = delivered.spurious {
             self.stats.bytes_lost_spuriously += bytes;
@@ -356,11 +364,11 @@ impl SendHalf {
         if round_ended {
             self.round_end = self.nxt;
         }
-        // A window of which half is in use may double (RFC 7661, section 4.3: it is validated). Otherwise a
-        // sender that begins, or goes on after a pause, would lose a round trip.
+        // A window at least half in use may double (RFC 7661, section 4.3: it is validated).
+        // Otherwise a sender at its start, or after a pause, would lose a round trip.
         let in_use = self.log.in_flight() + delivered.bytes;
         let is_validated = self.congestion.in_slow_start() && 2 * in_use >= self.congestion.window();
-        // The window of the controller is not in use until the first one has reached it.
+        // The window of the controller is not in use until the first window has reached it.
         let is_first = self.first_window < u64::MAX && self.una > FIRST_BYTE;
         if is_first {
             let grown = self.first_window + delivered.bytes;
@@ -379,11 +387,12 @@ impl SendHalf {
         self.congestion.on_ack(&event, &self.rtt);
     }
 
-    /// Whether a tail loss probe has repaired a loss (RFC 8985, section 7.4.2): it has if the peer takes
-    /// what was sent after it, and does not report before that it has the probe twice.
+    /// Determines whether a tail loss probe has repaired a loss (RFC 8985, section 7.4.2): it has
+    /// if the peer acknowledges data sent after it without first reporting a duplicate of the
+    /// probe.
     fn on_probe_answer(&mut self, now: Instant, info: &AckInfo, ack: u64, has_advanced: bool, has_duplicate: bool) {
         let Some(probe) = self.timers.probe.as_deref().copied().filter(|probe| ack >= probe.end) else { return };
-        // Without a report of it, an acknowledgement that says nothing else is that of the second copy.
+        // Without a duplicate report, an acknowledgement without news is that of the second copy.
         let is_repeated = !has_advanced && info.is_bare && info.sack.is_empty();
         if !probe.is_repetition || has_duplicate || is_repeated {
             self.timers.probe = None;

@@ -1,4 +1,4 @@
-//! Data that the application has written and the peer has not acknowledged.
+//! Data written by the application and not acknowledged by the peer.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -7,22 +7,21 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use crate::position::FIRST_BYTE;
 
-/// Below this length written bytes are copied into a common buffer. Otherwise an application that writes
-/// single bytes into a full window would make the places of the bytes take far more memory than the
-/// buffer may hold.
+/// Shorter writes are copied into a common buffer. Otherwise an application that writes single
+/// bytes into a full window would need far more memory for bookkeeping than the buffer may hold.
 const JOIN_BELOW: usize = 512;
 
-/// The size of these buffers.
+/// Size of the common buffers.
 const JOINED_LEN: usize = 16 << 10;
 
 /// References to written data, by position.
 #[derive(Debug)]
 pub(crate) struct SendBuffer {
-    /// Each with the position of its first byte.
+    /// Chunks, each with the position of its first byte.
     chunks: VecDeque<(u64, Bytes)>,
-    /// What follows `chunks`, and was never asked for: small writes.
+    /// Small writes after `chunks`, none of them requested yet.
     joined: BytesMut,
-    /// The first position that is kept.
+    /// First position kept.
     start: u64,
     end: u64,
 }
@@ -32,12 +31,12 @@ impl SendBuffer {
         Self { chunks: VecDeque::new(), joined: BytesMut::new(), start: FIRST_BYTE, end: FIRST_BYTE }
     }
 
-    /// The position after the last written byte.
+    /// Returns the position after the last written byte.
     pub(crate) const fn end(&self) -> u64 {
         self.end
     }
 
-    /// Bytes that are kept.
+    /// Returns the number of bytes kept.
     pub(crate) const fn len(&self) -> usize {
         (self.end - self.start) as usize
     }
@@ -69,14 +68,14 @@ impl SendBuffer {
         }
     }
 
-    /// Makes all bytes before `position` chunks.
+    /// Moves all bytes before `position` into chunks.
     fn finish_before(&mut self, position: u64) {
         if position > self.end - self.joined.len() as u64 {
             self.finish_joined();
         }
     }
 
-    /// Forgets everything before `position`.
+    /// Drops everything before `position`.
     pub(crate) fn release(&mut self, position: u64) {
         let position = position.min(self.end);
         self.finish_before(position);
@@ -91,12 +90,12 @@ impl SendBuffer {
             self.chunks.pop_front();
         }
         if self.chunks.is_empty() && self.joined.is_empty() {
-            // An idle connection needs no memory for what it has sent.
+            // Idle connections should not hold memory for data already sent.
             (self.chunks, self.joined) = (VecDeque::new(), BytesMut::new());
         }
     }
 
-    /// Appends references to the bytes of `range`, all of which must be kept, to `out`.
+    /// Appends references to the bytes of `range` to `out`; all of them must be kept.
     pub(crate) fn pieces(&mut self, range: Range<u64>, out: &mut Vec<Bytes>) {
         debug_assert!(self.start <= range.start && range.end <= self.end, "{range:?} is not kept");
         self.finish_before(range.end);
@@ -123,7 +122,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a vector that keeps everything.
+        /// Compares with a vector that keeps everything.
         #[test]
         fn the_bytes_of_any_range_are_those_that_were_written(
             chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 1..20),

@@ -1,4 +1,4 @@
-//! What was sent and is not acknowledged: runs of positions that were sent together.
+//! The log of unacknowledged data: runs of positions that were sent together.
 //!
 //! ```text
 //!   una                                                        nxt
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A run is one plan, up to 64 KiB: forty segments cost as much as one. A run is split where an
-//! acknowledgement or a loss ends within it. Neighbours that the peer has are merged, so the number of
-//! runs is about that of the plans in flight and of the holes in them.
+//! acknowledgement or a loss ends within it. Adjacent runs held by the peer are merged, so the
+//! number of runs is about that of the plans in flight plus the holes in them.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,14 +15,14 @@ use std::ops::Range;
 use recovery::SendStamp;
 use units::Instant;
 
-/// What is known of a run.
+/// State of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunState {
     /// In flight.
     Outstanding,
-    /// The peer has it beyond a hole (RFC 2018).
+    /// Held by the peer beyond a hole (RFC 2018).
     Sacked,
-    /// Not in flight: to be sent again.
+    /// Not in flight: to be retransmitted.
     Lost,
 }
 
@@ -32,13 +32,14 @@ pub(crate) struct Run {
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) state: RunState,
-    /// When it was last sent.
+    /// Time of its last transmission.
     pub(crate) sent_at: Instant,
-    /// The number of the plan that sent it last: a later plan has a higher one.
+    /// Number of the plan that last sent it: later plans have higher numbers.
     pub(crate) transmission: u64,
-    /// It was sent more than once, so an acknowledgement may be for any of them.
+    /// Whether it was sent more than once, so that an acknowledgement may belong to any
+    /// transmission.
     pub(crate) is_retransmitted: bool,
-    /// The application, or the peer's window, limited sending.
+    /// Whether the application or the peer's window limited sending.
     pub(crate) is_limited: bool,
     pub(crate) stamp: SendStamp,
 }
@@ -49,33 +50,33 @@ impl Run {
     }
 }
 
-/// Whether a run is lost.
+/// Verdict on the loss of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Judgement {
     Kept,
     Lost,
-    /// Neither this one is, nor any that follows.
+    /// Neither this run nor any later one is lost.
     NoneFollows,
 }
 
-/// Plans whose emission may still be reported, at most. A driver that reports none must not make the
-/// log grow.
+/// Limit on plans whose emission may still be reported. A driver that reports none must not make
+/// the log grow.
 const PLANNED_MAX: usize = 256;
 
 /// The log of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct SentLog {
-    /// In order of positions, without gaps.
+    /// Runs in order of positions, without gaps.
     runs: VecDeque<Run>,
-    /// No lost run begins before this position.
+    /// Lower bound on the start of the first lost run.
     first_lost_from: u64,
-    /// The numbers and positions of the latest plans, in order.
+    /// Numbers and positions of the latest plans, in order.
     planned: VecDeque<(u64, Range<u64>)>,
-    /// Bytes of outstanding runs.
+    /// Bytes in outstanding runs.
     in_flight: u64,
-    /// Bytes of lost runs.
+    /// Bytes in lost runs.
     lost: u64,
-    /// Bytes of sacked runs.
+    /// Bytes in sacked runs.
     sacked: u64,
 }
 
@@ -100,7 +101,7 @@ impl SentLog {
         self.runs.iter()
     }
 
-    /// Adds new data.
+    /// Appends new data.
     pub(crate) fn push(&mut self, run: Run) {
         debug_assert!(self.runs.back().is_none_or(|last| last.end == run.start) && run.start < run.end);
         self.in_flight += run.len();
@@ -115,8 +116,8 @@ impl SentLog {
         self.planned.push_back((transmission, range));
     }
 
-    /// Removes everything before `position`, which the peer has acknowledged, and calls `each` with
-    /// every run or part of one.
+    /// Removes everything before `position`, acknowledged by the peer, and calls `each` with every
+    /// run or part of one.
     pub(crate) fn acknowledge(&mut self, position: u64, mut each: impl FnMut(&Run)) {
         while let Some(first) = self.runs.front_mut().filter(|first| first.start < position) {
             let part = Run { end: first.end.min(position), ..*first };
@@ -129,15 +130,16 @@ impl SentLog {
             each(&part);
         }
         if self.runs.is_empty() {
-            // An idle connection needs no memory for what it had in flight.
+            // Idle connections should not hold memory for data once in flight.
             (self.runs, self.planned) = (VecDeque::new(), VecDeque::new());
         }
     }
 
-    /// Marks `range` as held by the peer, and calls `each` with every run or part of one that was not
-    /// yet. Only whole segments of `segment` bytes count, as they were sent: a peer that reports bytes
-    /// here and there must not cut the runs into a million pieces. `data_end` is the end of the data: a FIN
-    /// behind them is held with the last segment, and peers do not report it.
+    /// Marks `range` as held by the peer, and calls `each` with every run, or part of one, that was
+    /// not marked before. Only whole segments of `segment` bytes count, as they were sent:
+    /// scattered bytes reported by a peer must not cut the runs into a million pieces. `data_end`
+    /// is the end of the data: a FIN after them is held along with the last segment, and peers do
+    /// not report it.
     pub(crate) fn sack(&mut self, range: Range<u64>, segment: u64, data_end: u64, mut each: impl FnMut(&Run)) {
         let mut index = self.index_of(range.start);
         let first = index;
@@ -161,8 +163,9 @@ impl SentLog {
         self.merge_sacked(first.saturating_sub(1), index);
     }
 
-    /// The sacked run before `index` takes the beginning of the one at `index`, up to `end`. Blocks grow at
-    /// their ends, so this saves nearly all insertions. Returns the index of what follows.
+    /// Extends the sacked run before `index` over the beginning of the run at `index`, up to `end`.
+    /// Blocks grow at their ends, so this saves nearly all insertions. Returns the index of the
+    /// remaining part.
     fn extend_sacked(&mut self, index: usize, end: u64, each: &mut impl FnMut(&Run)) -> usize {
         let part = Run { end, ..self.runs[index] };
         self.discount(part.state, part.len());
@@ -177,7 +180,7 @@ impl SentLog {
         index
     }
 
-    /// Marks the outstanding runs as lost for which `judge` says so, and calls `each` with every one.
+    /// Marks the outstanding runs that `judge` finds lost, and calls `each` with each of them.
     pub(crate) fn lose(&mut self, mut judge: impl FnMut(&Run) -> Judgement, mut each: impl FnMut(&Run)) {
         for index in 0..self.runs.len() {
             let run = self.runs[index];
@@ -209,8 +212,8 @@ impl SentLog {
         }
     }
 
-    /// The peer is no longer believed to have what it has acknowledged selectively: it may have
-    /// dropped it (RFC 2018, section 8).
+    /// Discards all selective acknowledgements: the peer may have dropped the data (RFC 2018,
+    /// section 8).
     pub(crate) fn forget_sacks(&mut self) {
         for index in 0..self.runs.len() {
             if self.runs[index].state == RunState::Sacked {
@@ -219,7 +222,7 @@ impl SentLog {
         }
     }
 
-    /// The first lost run.
+    /// Returns the first lost run.
     pub(crate) fn first_lost(&mut self) -> Option<&Run> {
         if self.lost == 0 {
             return None;
@@ -230,7 +233,7 @@ impl SentLog {
         Some(run)
     }
 
-    /// The beginning of the lost run that contains `range` is sent again.
+    /// Marks `range`, the beginning of a lost run, as sent again.
     pub(crate) fn resend(&mut self, range: &Range<u64>, update: impl FnOnce(&mut Run)) {
         let index = self.index_of(range.start);
         let index = self.isolate(index, range);
@@ -242,10 +245,10 @@ impl SentLog {
         self.note_planned(transmission, range.clone());
     }
 
-    /// The plan `transmission` leaves at `now`: later than it was made.
+    /// Records that the plan `transmission` leaves at `now`, later than it was made.
     pub(crate) fn set_sent_at(&mut self, transmission: u64, now: Instant) {
         let Ok(at) = self.planned.binary_search_by_key(&transmission, |(number, _)| *number) else { return };
-        // Plans leave in their order.
+        // Plans leave in the order of their creation.
         let Some((_, range)) = self.planned.drain(..=at).next_back() else { return };
         let from = self.index_of(range.start);
         for run in self.runs.range_mut(from..).take_while(|run| run.start < range.end) {
@@ -255,11 +258,11 @@ impl SentLog {
         }
     }
 
-    /// The plan `transmission` will not leave: what it would have sent is lost.
+    /// Records that the plan `transmission` will not leave: its data are lost.
     pub(crate) fn lose_plan(&mut self, transmission: u64) {
         let range = match self.planned.binary_search_by_key(&transmission, |(number, _)| *number) {
             Ok(at) => self.planned.remove(at).map_or(0..u64::MAX, |(_, range)| range),
-            // The plan is so old that its place is not kept.
+            // The plan is so old that its positions are no longer kept.
             Err(_) => 0..u64::MAX,
         };
         let mut index = self.index_of(range.start);
@@ -272,8 +275,8 @@ impl SentLog {
         }
     }
 
-    /// Splits the run at `index` so that one run is its part in `range`, and returns the index of
-    /// that one.
+    /// Splits the run at `index` so that its part in `range` becomes one run, and returns the index
+    /// of that run.
     fn isolate(&mut self, mut index: usize, range: &Range<u64>) -> usize {
         let run = self.runs[index];
         if run.start < range.start {
@@ -288,12 +291,13 @@ impl SentLog {
         index
     }
 
-    /// The index of the run that contains `position`, or of the first one if it lies before.
+    /// Returns the index of the run that contains `position`, or of the first run if `position`
+    /// lies before it.
     fn index_of(&self, position: u64) -> usize {
         self.runs.partition_point(|run| run.end <= position)
     }
 
-    /// Merges the sacked neighbours among the runs from index `from` to `to`.
+    /// Merges adjacent sacked runs from index `from` to `to`.
     fn merge_sacked(&mut self, from: usize, to: usize) {
         let mut index = (to + 1).min(self.runs.len());
         while index > from + 1 {
@@ -329,7 +333,7 @@ impl SentLog {
     }
 }
 
-/// The segments of `run` that lie in `range` completely; the last one may be shorter.
+/// Returns the segments of `run` that lie entirely in `range`; the last one may be shorter.
 fn whole_segments(run: &Run, range: &Range<u64>, segment: u64, data_end: u64) -> Range<u64> {
     let before = range.start.saturating_sub(run.start).next_multiple_of(segment);
     let is_whole = range.end >= run.end.min(data_end);

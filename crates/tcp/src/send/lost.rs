@@ -11,7 +11,7 @@ pub(super) struct Lost {
     pub(super) bytes: u64,
     pub(super) newest_sent_at: Option<Instant>,
     pub(super) samples: Vec<LossSample>,
-    /// A probe for a larger size was among them, which does not count.
+    /// Whether a probe for a larger size was among them; it does not count.
     pub(super) has_probe: bool,
 }
 

@@ -1,6 +1,6 @@
-//! The send half: what is in flight, how much may be, and when it is sent again.
+//! The send half: the bytes in flight, their limit, and retransmissions.
 //!
-//! It knows positions and lengths. The bytes are references that a plan takes along.
+//! It knows only positions and lengths. The bytes are references that a plan takes along.
 //!
 //! | module | content |
 //! |---|---|
@@ -51,15 +51,15 @@ use crate::budget::BufferSize;
 use crate::config::{LossRecovery, Nagle, TcpConfig};
 use crate::position::SequenceSpace;
 
-/// The round trip that is assumed before it is measured: it gives the first retransmission timeout of
+/// Assumed round trip before the first measurement: it gives the first retransmission timeout of
 /// one second (RFC 6298, section 2.1).
 const INITIAL_RTT: Duration = Duration::from_nanos(333_333_334);
 
-/// The first retransmission timeout for data if the SYN had to be sent again and no round trip was
-/// measured (RFC 6298, section 5.7).
+/// First retransmission timeout for data after a retransmitted SYN without a round-trip measurement
+/// (RFC 6298, section 5.7).
 const RTO_AFTER_SYN: Duration = Duration::from_secs(3);
 
-/// The resolution of the timers of the driver that runs connections.
+/// Timer resolution of the driver that runs connections.
 const GRANULARITY: Duration = Duration::from_millis(1);
 
 /// The send half of a connection.
@@ -67,58 +67,58 @@ const GRANULARITY: Duration = Duration::from_millis(1);
 pub(crate) struct SendHalf {
     space: SequenceSpace,
     buffer: SendBuffer,
-    /// Bytes that the buffer may hold.
+    /// Size of the buffer.
     size: BufferSize,
     log: SentLog,
-    /// The first position that is not acknowledged.
+    /// First unacknowledged position.
     una: u64,
-    /// The next position to be sent for the first time.
+    /// Next position to send for the first time.
     nxt: u64,
-    /// The application has finished: a FIN follows the last byte.
+    /// Whether the application has finished: a FIN follows the last byte.
     is_finished: bool,
     window: PeerWindow,
-    /// Bytes of data in a full segment.
+    /// Data bytes in a full segment.
     segment: u64,
-    /// What both sides take.
+    /// Data bytes in a segment that both sides accept.
     segment_max: u16,
-    /// Bytes of headers in a packet with data; zero if the path is not probed.
+    /// Header bytes in a packet with data; zero if the path is not probed.
     path_headers: u16,
-    /// Exists once the path has carried less than a full segment.
+    /// State of path probing; `None` until the path fails to carry a full segment.
     path_mtu: Option<Box<PathMtu>>,
     congestion: Box<dyn CongestionController>,
     rtt: RttEstimator,
     delivery: DeliveryRate,
     pacer: Pacer,
     rack: Rack,
-    /// The recovery ends when everything that had been sent at its beginning is acknowledged.
+    /// End of the recovery: the acknowledgement of everything sent before it began.
     recovery_point: Option<u64>,
-    /// The window shrinks.
+    /// Present reduction of the window.
     reduction: Option<Box<Prr>>,
-    /// A round of the congestion controller ends when this position is acknowledged.
+    /// End of the controller's round: the acknowledgement of this position.
     round_end: u64,
     timers: Timers,
-    /// The number of the next plan.
+    /// Number of the next plan.
     transmission: u64,
-    /// Acknowledgements without news, from a peer without selective ones.
+    /// Acknowledgements without news from a peer without SACK.
     duplicate_acks: u32,
-    /// Bytes that have left the network according to these, and still count as in flight.
+    /// Bytes that have left the network according to these, but still count as in flight.
     left_bytes: u64,
-    /// These have begun the recovery (RFC 6582), not a timeout.
+    /// Whether these began the recovery (RFC 6582), instead of a timeout.
     is_fast_recovery: bool,
-    /// The first lost segment leaves next, whatever the window says.
+    /// Whether the first lost segment leaves next, regardless of the window.
     is_resend_due: bool,
     /// A timeout that may be due to a delay.
     suspicion: Option<Box<Suspicion>>,
     has_sack: bool,
     has_timestamps: bool,
-    /// How often the SYN was not acknowledged in time.
+    /// Number of timeouts of the SYN.
     syn_timeouts: u32,
-    /// The first window, if it is smaller than that of the controller; otherwise the largest number. It
-    /// grows by what is delivered until it reaches that one.
+    /// First window, if smaller than the controller's; otherwise the largest number. It grows by
+    /// the bytes delivered until it reaches the controller's.
     first_window: u64,
     nagle: Nagle,
     recovery: LossRecovery,
-    /// The position after the last segment that was not full.
+    /// Position after the last segment that was not full.
     small_end: u64,
     rto: Rto,
     rto_min: Duration,
@@ -130,11 +130,11 @@ pub(crate) struct SendHalf {
 #[derive(Debug, Default)]
 struct EcnState {
     is_on: bool,
-    /// Marks are counted (RFC 9768).
+    /// Counters of marks, if they are counted (RFC 9768).
     accurate: Option<Box<Marks>>,
-    /// The peer learns with the next new data that the window was reduced.
+    /// Whether the next new data report the reduced window to the peer.
     is_cwr_due: bool,
-    /// Marks for data below this position have been answered.
+    /// Marks for data below this position were reacted to.
     answered_until: u64,
 }
 
@@ -158,12 +158,12 @@ pub struct SendStats {
     pub probes: u64,
     /// Reductions of the window because of congestion marks.
     pub marks: u64,
-    /// Packets that the peer has received with a mark, if it counts them (RFC 9768).
+    /// Number of packets that arrived marked at the peer, if it counts them (RFC 9768).
     pub packets_marked: u64,
 }
 
 impl SendHalf {
-    /// A half that sends a SYN first.
+    /// Creates a half that begins by sending a SYN.
     pub(crate) fn new(config: &TcpConfig, initial: Seq32, segment: u64) -> Self {
         let congestion = config.congestion.map_or_else(|| Box::new(Unlimited) as _, |it| it.build(segment));
         let mut pacer = Pacer::new(None);
@@ -210,8 +210,7 @@ impl SendHalf {
         }
     }
 
-    /// What the handshake has negotiated: bytes of data in a full segment, selective
-    /// acknowledgements, timestamps, and marks.
+    /// Applies the negotiated values: data bytes in a full segment, SACK, timestamps, and ECN.
     pub(crate) fn negotiated(&mut self, segment: u64, has_sack: bool, has_timestamps: bool, has_ecn: bool) {
         self.set_segment(segment);
         self.segment_max = segment.min(u16::MAX.into()) as u16;
@@ -219,20 +218,20 @@ impl SendHalf {
         self.has_sack = has_sack && self.recovery == LossRecovery::Selective;
     }
 
-    /// Marks are counted. `is_mute`: segments carry no codepoint all the same.
+    /// Starts counting marks. `is_mute`: segments still carry no codepoint.
     pub(crate) fn set_accurate_ecn(&mut self, is_mute: bool) {
         self.ecn.accurate = Some(Box::new(Marks::new(is_mute)));
     }
 
-    /// The peer tells how our SYN has arrived, if `has_code`.
+    /// Processes the peer's report of how our SYN arrived, if `has_code`.
     pub(crate) fn on_accurate_handshake(&mut self, ace: u8, has_code: bool) {
         if let Some(marks) = self.ecn.accurate.as_mut().filter(|_| has_code || ace == 0) {
             marks.on_handshake(ace);
         }
     }
 
-    /// The codepoint of new data. ECT(1) says that the answer is in proportion to the marks, which needs
-    /// their number (RFC 9331, section 4.1).
+    /// Returns the codepoint of new data. ECT(1) promises a reaction in proportion to the marks,
+    /// which requires their number (RFC 9331, section 4.1).
     fn codepoint(&self) -> Option<Ecn> {
         match &self.ecn.accurate {
             _ if !self.ecn.is_on => None,
@@ -242,13 +241,13 @@ impl SendHalf {
         }
     }
 
-    /// Packets that are too large for the path are found without reports. They have `headers` bytes of
-    /// headers.
+    /// Enables the detection of packets too large for the path without reports. `headers` is the
+    /// number of header bytes in a packet.
     pub(crate) const fn probe_path(&mut self, headers: u16) {
         self.path_headers = headers;
     }
 
-    /// Changes the data in a full segment, because the path carries less.
+    /// Changes the data bytes in a full segment, because the path carries less.
     pub(crate) fn set_segment(&mut self, segment: u64) {
         self.segment = segment;
         self.congestion.set_segment_size(segment);
@@ -275,17 +274,17 @@ impl SendHalf {
         self.space
     }
 
-    /// Everything that was written is acknowledged.
+    /// Returns whether everything written is acknowledged.
     pub(crate) fn is_idle(&self) -> bool {
         self.log.is_empty() && self.nxt >= self.buffer.end()
     }
 
-    /// Bytes that are written and not acknowledged.
+    /// Returns the number of bytes written and not acknowledged.
     pub(crate) const fn buffered(&self) -> usize {
         self.buffer.len()
     }
 
-    /// Bytes that [`write`](Self::write) may take now.
+    /// Returns the number of bytes that [`write`](Self::write) may accept now.
     pub(crate) const fn space_left(&self) -> usize {
         (self.size.bytes() as usize).saturating_sub(self.buffer.len())
     }
@@ -294,7 +293,7 @@ impl SendHalf {
         self.size.bytes()
     }
 
-    /// The buffer holds what is in flight, and as much again that may leave as soon as that is
+    /// Sizes the buffer for the bytes in flight, and as many again to send as soon as those are
     /// acknowledged. An idle connection needs none of it.
     fn tune_buffer(&mut self) {
         if self.is_idle() {
@@ -304,7 +303,7 @@ impl SendHalf {
         }
     }
 
-    /// Bytes that are written and not sent.
+    /// Returns the number of bytes written and not sent.
     pub(crate) const fn unsent(&self) -> u64 {
         self.buffer.end().saturating_sub(self.nxt)
     }
@@ -314,7 +313,7 @@ impl SendHalf {
         self.buffer.push(bytes);
     }
 
-    /// No more data follow.
+    /// Marks the end of the data.
     pub(crate) fn finish(&mut self) {
         self.is_finished = true;
     }
@@ -323,27 +322,27 @@ impl SendHalf {
         self.is_finished
     }
 
-    /// The SYN was sent.
+    /// Returns whether the SYN was sent.
     pub(crate) const fn is_syn_sent(&self) -> bool {
         self.nxt > 0
     }
 
-    /// The peer has acknowledged the SYN.
+    /// Returns whether the peer has acknowledged the SYN.
     pub(crate) const fn is_syn_acked(&self) -> bool {
         self.una > 0
     }
 
-    /// The FIN was sent.
+    /// Returns whether the FIN was sent.
     pub(crate) const fn is_fin_sent(&self) -> bool {
         self.is_finished && self.nxt > self.buffer.end()
     }
 
-    /// The peer has acknowledged the FIN, and with it everything.
+    /// Returns whether the peer has acknowledged the FIN, and with it everything.
     pub(crate) const fn is_fin_acked(&self) -> bool {
         self.is_finished && self.una > self.buffer.end()
     }
 
-    /// Timeouts in a row without an acknowledgement of something new.
+    /// Returns the number of consecutive timeouts without an acknowledgement of new data.
     pub(crate) const fn timeouts(&self) -> u32 {
         self.timers.unanswered
     }
@@ -364,7 +363,7 @@ impl SendHalf {
         self.log.in_flight()
     }
 
-    /// Bytes that the congestion window permits now.
+    /// Returns the number of bytes that the congestion window permits now.
     fn window_left(&self) -> u64 {
         match &self.reduction {
             Some(reduction) => reduction.allowance(),
@@ -372,8 +371,8 @@ impl SendHalf {
         }
     }
 
-    /// Bytes in flight, without those that have left the network according to a peer that does not say
-    /// which.
+    /// Returns the number of bytes in flight, less those that have left the network according to a
+    /// peer that does not say which.
     const fn flight(&self) -> u64 {
         self.log.in_flight().saturating_sub(self.left_bytes)
     }
@@ -390,7 +389,7 @@ impl SendHalf {
         self.recovery_point.is_some()
     }
 
-    /// The retransmission timeout without backoff (RFC 6298, section 2).
+    /// Returns the retransmission timeout without backoff (RFC 6298, section 2).
     fn rto(&self) -> Duration {
         let is_unmeasured = self.syn_timeouts > 0 && self.is_syn_acked() && !self.rtt.has_sample();
         let least = if is_unmeasured { RTO_AFTER_SYN } else { self.rto_min };

@@ -1,5 +1,5 @@
-//! What is sent next: a closed window's probe, then what is lost, then a tail loss probe, then new
-//! data.
+//! Order of transmission: a probe of a closed window, then lost data, then a tail loss probe, then
+//! new data.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use super::timers::{Probe, WindowProbe};
 use crate::config::Nagle;
 use crate::position::FIRST_BYTE;
 
-/// Positions to be sent in one plan, and the flags that go with them.
+/// Positions to send in one plan, and the flags that go with them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Next {
     pub(crate) start: u64,
@@ -20,35 +20,36 @@ pub(crate) struct Next {
     pub(crate) data_len: u64,
     pub(crate) has_syn: bool,
     pub(crate) has_fin: bool,
-    /// All written data are in it: the receiver need not wait for more (RFC 9293, section 3.9.1).
+    /// Whether it contains all written data: the receiver need not wait for more (RFC 9293, section
+    /// 3.9.1).
     pub(crate) is_push: bool,
-    /// The window was reduced (RFC 3168, section 6.1.2).
+    /// Whether the window was reduced (RFC 3168, section 6.1.2).
     pub(crate) is_cwr: bool,
-    /// The path may mark it: it has new data (RFC 3168, section 6.1.5).
+    /// Codepoint, if the path may mark it: it has new data (RFC 3168, section 6.1.5).
     pub(crate) ecn: Option<Ecn>,
     /// The number of the plan.
     pub(crate) transmission: u64,
-    /// All data are in one segment, which is larger than others: a probe.
+    /// Whether all data are in one segment that is larger than others: a probe.
     pub(crate) is_probe: bool,
 }
 
-/// Why a range may be sent although the window is full.
+/// Reason for sending a range although the window is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cause {
     Window,
     TailLossProbe,
     Timeout,
-    /// A byte that the peer has not permitted.
+    /// A byte beyond the peer's window.
     WindowProbe,
-    /// What a silly window permits.
+    /// Data that a silly window permits.
     SillyWindow,
-    /// A segment that is larger than the path is known to carry.
+    /// A segment larger than the path is known to carry.
     PathProbe,
 }
 
 impl SendHalf {
-    /// The next positions to be sent, at most `bytes_max` of data in full segments, and references to
-    /// their bytes in `pieces`. They count as sent at `now`.
+    /// Returns the next positions to send, at most `bytes_max` of data in full segments, and
+    /// appends references to their bytes to `pieces`. They count as sent at `now`.
     pub(crate) fn next(&mut self, now: Instant, bytes_max: u64, pieces: &mut Vec<Bytes>) -> Option<Next> {
         let Some((range, cause)) = self.choose(now, bytes_max) else {
             self.update_window_timer(now);
@@ -56,7 +57,8 @@ impl SendHalf {
         };
         let is_new = range.start == self.nxt;
         let data = range.start.max(FIRST_BYTE)..range.end.min(self.buffer.end());
-        // Neither retransmissions nor window probes are (RFC 3168, sections 6.1.5 and 6.1.6).
+        // Retransmissions and window probes are not ECN-capable (RFC 3168, sections 6.1.5 and
+        // 6.1.6).
         let is_ecn_capable = is_new && data.end > data.start && cause != Cause::WindowProbe;
         let next = Next {
             start: range.start,
@@ -102,7 +104,7 @@ impl SendHalf {
         self.paced(now, range).map(|range| (range, Cause::Window))
     }
 
-    /// A probe with new data.
+    /// Returns the range of a path probe with new data, if one is due.
     fn path_probe(&mut self, now: Instant, window: u64) -> Option<Range<u64>> {
         if !self.is_syn_acked() {
             return None;
@@ -112,7 +114,7 @@ impl SendHalf {
         Some(self.nxt..self.nxt + len)
     }
 
-    /// As much of `range` as the pacer permits now.
+    /// Cuts `range` to the part that the pacer permits now.
     fn paced(&mut self, now: Instant, range: Range<u64>) -> Option<Range<u64>> {
         let rate = self.congestion.pacing_rate(&self.rtt);
         let (budget, len) = (self.pacer.budget(now, rate), range.end - range.start);
@@ -129,13 +131,13 @@ impl SendHalf {
 
     fn first_lost(&mut self, window: u64, bytes_max: u64) -> Option<Range<u64>> {
         let run = *self.log.first_lost()?;
-        // The first segment leaves also if nothing fits: the window of a sender without anything in
+        // The first segment leaves even if nothing fits: the window of a sender without bytes in
         // flight is never closed.
         let is_first = self.log.in_flight() == 0;
         let room = if is_first || self.is_resend_due { window.max(self.segment) } else { window };
         let room = room.min(bytes_max.max(self.segment));
-        // Beyond a window that has shrunk, one segment at a time asks whether it opens (RFC 9293, section
-        // 3.8.6).
+        // Beyond a window that has shrunk, single segments probe whether it opens (RFC 9293,
+        // section 3.8.6).
         let room = match (run.start >= self.window.edge() && self.is_syn_acked(), is_first) {
             (false, _) => room,
             (true, true) => room.min(self.segment),
@@ -143,7 +145,7 @@ impl SendHalf {
         };
         let len = run.len();
         let len = if len <= room { len } else { room / self.segment * self.segment };
-        // A FIN belongs to the last segment, and takes no bytes of data.
+        // A FIN belongs to the last segment, and adds no bytes of data.
         (len > 0).then(|| run.start..run.start + len)
     }
 
@@ -159,7 +161,7 @@ impl SendHalf {
         let room = window.min(bytes_max);
         let full = granted.min(room) / self.segment * self.segment;
         let mut end = start + full;
-        // The rest of the data, less than a segment.
+        // The remaining data, less than a segment.
         let tail = granted - full.min(granted);
         if tail > 0 && tail < self.segment && tail <= room - full && self.may_send_small(start + full + tail, tail) {
             end += tail;
@@ -174,9 +176,9 @@ impl SendHalf {
         Some(start..end)
     }
 
-    /// Whether a segment of `len` bytes, which is not full, may end at `end` (RFC 9293, sections 3.7.4 and 3.8.6.2.1):
-    /// it ends the data, or it is a large part of what the peer can take; and Nagle's algorithm does not
-    /// hold it.
+    /// Returns whether a segment of `len` bytes, which is not full, may end at `end` (RFC 9293,
+    /// sections 3.7.4 and 3.8.6.2.1): it ends the data or is a large part of the peer's window, and
+    /// Nagle's algorithm does not hold it back.
     fn may_send_small(&self, end: u64, len: u64) -> bool {
         let is_large = self.window.max() > 0 && len >= self.window.max() / 2;
         if end < self.buffer.end() && !is_large {
@@ -185,7 +187,8 @@ impl SendHalf {
         let is_held = match self.nagle {
             Nagle::Off => false,
             Nagle::Rfc896 => self.una < end - len,
-            // A full buffer ends anywhere, and more is written as soon as it has space again.
+            // A full buffer ends at an arbitrary place, and more is written as soon as it has space
+            // again.
             Nagle::Minshall => {
                 let is_full = self.space_left() == 0 && !self.log.is_empty();
                 !self.is_finished && (is_full || self.una < self.small_end)
@@ -194,20 +197,21 @@ impl SendHalf {
         is_large || !is_held
     }
 
-    /// Nothing is sent: if the window has room, because of the application or of the peer's window.
+    /// Records that nothing is sent: if the window has space, the application or the peer's window
+    /// is the limit.
     fn note_limited(&mut self, window: u64, granted: u64) {
         if window >= self.segment && granted < self.segment && self.log.lost() == 0 {
             self.delivery.on_app_limited(self.log.in_flight());
         }
     }
 
-    /// Whether the peer's window permits that something of the written data is sent now.
+    /// Returns whether the peer's window permits sending any of the written data now.
     pub(super) fn is_granted(&self) -> bool {
         let granted = self.buffer.end().min(self.window.edge()).saturating_sub(self.nxt);
         granted >= self.segment || (granted > 0 && self.may_send_small(self.nxt + granted, granted))
     }
 
-    /// What a silly window permits, or the next byte beyond a closed one.
+    /// Returns the data that a silly window permits, or the next byte beyond a closed one.
     fn window_probe(&self) -> Option<(Range<u64>, Cause)> {
         let (start, written) = (self.nxt, self.buffer.end());
         let granted = written.min(self.window.edge()).saturating_sub(start).min(self.segment);
@@ -218,8 +222,8 @@ impl SendHalf {
         }
     }
 
-    /// A tail loss probe: new data if there are some, otherwise the last segment (RFC 8985, section
-    /// 7.3).
+    /// Returns the range of a tail loss probe: new data if there are any, otherwise the last
+    /// segment (RFC 8985, section 7.3).
     fn tail(&mut self) -> Option<Range<u64>> {
         if let Some(range) = self.new_data(self.segment, self.segment) {
             return Some(range);
@@ -231,7 +235,7 @@ impl SendHalf {
         // The last segment of the run, as it was sent; a FIN adds no byte to it.
         let data_len = last.end.min(self.buffer.end()).saturating_sub(last.start);
         let range = last.start + data_len.saturating_sub(1) / self.segment * self.segment..last.end;
-        // It is taken out of what is in flight, without a loss, and sent again.
+        // It leaves the bytes in flight without counting as lost, and is resent.
         self.log.lose_range(range.clone(), |_| {});
         Some(range)
     }
@@ -287,18 +291,18 @@ impl SendHalf {
         self.on_timed_sent(now);
     }
 
-    /// The SYN is sent again, because it answers the peer's now.
+    /// Resends the SYN, which now answers the peer's.
     pub(crate) fn repeat_syn(&mut self) {
         self.log.lose_range(0..1, |_| {});
     }
 
-    /// Whether the SYN was sent once, and is not acknowledged.
+    /// Returns whether the SYN was sent exactly once, and is not acknowledged.
     pub(crate) fn is_syn_sent_once(&self) -> bool {
         self.una == 0 && self.log.runs().next().is_some_and(|run| !run.is_retransmitted)
     }
 
-    /// Packets of more than `segment` bytes of data do not arrive: what is outstanding is sent again in
-    /// smaller ones, and counts as no loss.
+    /// Resends outstanding data in smaller segments, since packets with more than `segment` bytes
+    /// of data do not arrive; this counts as no loss.
     pub(crate) fn on_packet_too_big(&mut self, now: Instant, segment: u64, size: u64) {
         self.set_segment(segment);
         self.begin_search(size, Some(now));
@@ -306,13 +310,14 @@ impl SendHalf {
         self.restart_timer(now);
     }
 
-    /// The position after the last that the peer may have.
+    /// Returns the position after the last one that the peer may have received.
     pub(crate) fn sent_end(&self) -> u64 {
         let is_probed = self.timers.window_probe.as_ref().is_some_and(|probe| probe.position == self.nxt);
         self.nxt + u64::from(is_probed)
     }
 
-    /// If the peer has taken the byte beyond its window, it was sent. True if so.
+    /// Counts the byte beyond the window as sent, if the peer has accepted it. Returns true if it
+    /// has.
     pub(super) fn adopt_probe(&mut self, ack: u64) -> bool {
         let Some(probe) = self.timers.window_probe.as_deref().filter(|_| ack > self.nxt) else { return false };
         let WindowProbe { position, sent_at, is_repeated } = *probe;
@@ -333,12 +338,13 @@ impl SendHalf {
         true
     }
 
-    /// The plan `transmission` leaves now.
+    /// Records that the plan `transmission` leaves now.
     pub(crate) fn handle_emitted(&mut self, now: Instant, transmission: u64) {
         self.log.set_sent_at(transmission, now);
     }
 
-    /// The plan was not sent, and will not be: its content is sent again, and counts as no loss.
+    /// Records that the plan was not and will not be sent: its contents are resent, and count as no
+    /// loss.
     pub(crate) fn handle_not_emitted(&mut self, transmission: u64) {
         self.log.lose_plan(transmission);
     }

@@ -2,12 +2,12 @@
 
 use recovery::MtuSearch;
 
-/// A path that does not carry full segments, or did not.
+/// State of a path that does not carry full segments, or did not.
 #[derive(Debug)]
 pub(super) struct PathMtu {
     pub(super) search: MtuSearch,
-    /// Where the probe in flight ends.
+    /// End of the probe in flight.
     pub(super) probe_end: u64,
-    /// Segments of data before this position had this size, which is smaller than that of others now.
+    /// Position before which segments of data had this size, smaller than the present one.
     pub(super) smaller: (u64, u64),
 }

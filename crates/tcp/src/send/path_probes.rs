@@ -1,9 +1,10 @@
-//! The largest packet that the path carries, without reports of routers (RFC 4821, RFC 8899).
+//! Search for the largest packet that the path carries, without reports of routers (RFC 4821, RFC
+//! 8899).
 //!
-//! Segments begin with the largest size that both sides take. If a path drops large packets and reports
-//! nothing, nothing is acknowledged: after the second timeout in a row segments become small, and a
-//! search for the largest size that gets through begins. A probe is one larger segment of new data. Its
-//! loss is no sign of congestion; what it had is sent again in small ones.
+//! Segments begin with the largest size that both sides accept. If a path drops large packets
+//! without a report, nothing is acknowledged: after the second consecutive timeout segments become
+//! small, and a search for the largest size that gets through begins. A probe is one larger segment
+//! of new data. Its loss is no sign of congestion; its data are resent in small segments.
 
 use recovery::MtuSearch;
 use units::Instant;
@@ -14,34 +15,34 @@ use super::lost::Lost;
 use super::path_mtu::PathMtu;
 use crate::position::FIRST_BYTE;
 
-/// Packet sizes that networks are built for: Ethernet, and jumbo frames.
+/// Common packet sizes of networks: Ethernet, and jumbo frames.
 const COMMON: [usize; 2] = [1500, 9000];
 
-/// Packet sizes to fall back to, and the timeouts in a row before that. Paths that carry less than the
-/// first are rare (RFC 8899, section 5.1.2, BASE_PLPMTU); over IPv6 there are none (RFC 8200, section
-/// 5).
+/// Fallback packet sizes, each with the number of consecutive timeouts before it. Few paths carry
+/// less than the first (RFC 8899, section 5.1.2, BASE_PLPMTU), and none over IPv6 (RFC 8200,
+/// section 5).
 const FALLBACKS: [(u32, u64); 2] = [(2, 1280), (4, 576)];
 
-/// Segments of data that wait behind a probe, at least.
+/// Minimum number of data segments waiting behind a probe.
 const FOLLOWING: u64 = 3;
 
-/// Bytes of the headers of IPv6 and TCP.
+/// Length of the IPv6 and TCP headers.
 const IPV6_HEADERS: u64 = 60;
 
 impl SendHalf {
-    /// The number of the plan with the probe in flight.
+    /// Returns the number of the plan with the probe in flight.
     pub(super) fn probe_number(&self) -> Option<u64> {
         self.path_mtu.as_ref()?.search.probe_number()
     }
 
-    /// A retransmission timeout: if large segments may be the reason, they become smaller.
+    /// Handles a retransmission timeout: shrinks the segments if large ones may be the cause.
     pub(super) fn suspect_black_hole(&mut self) {
         let headers = u64::from(self.path_headers);
         if headers == 0 {
             return;
         }
         let longest = self.log.runs().next().map_or(0, Run::len).min(self.segment);
-        // Over IPv6 the smallest is the first one.
+        // Over IPv6 the first size is the smallest.
         let fallbacks = if headers >= IPV6_HEADERS { &FALLBACKS[..1] } else { &FALLBACKS[..] };
         let timeouts = self.timers.backoff;
         let base = fallbacks.iter().rfind(|(after, _)| timeouts >= *after).map(|(_, size)| *size);
@@ -50,8 +51,8 @@ impl SendHalf {
         }
     }
 
-    /// The path carries packets of `size` bytes, smaller than before. The search for a larger size begins;
-    /// later, if a router has told the size at `reported_at`.
+    /// Sets the packet size to `size` bytes, smaller than before, because of the path. The search
+    /// for a larger size begins now, or later if a router reported the size at `reported_at`.
     pub(super) fn begin_search(&mut self, size: u64, reported_at: Option<Instant>) {
         let headers = u64::from(self.path_headers);
         if headers == 0 {
@@ -65,18 +66,18 @@ impl SendHalf {
         self.set_segment(size - headers);
     }
 
-    /// The size of the data of a probe that is to leave now, if new data and `window` permit it.
+    /// Returns the data size of a probe due now, if new data and `window` permit it.
     pub(super) fn probe_due(&mut self, now: Instant, window: u64, granted: u64) -> Option<u64> {
         let is_busy = self.is_recovering() || self.suspicion.is_some();
         let (segment, unsent) = (self.segment, self.unsent());
         let mtu = self.path_mtu.as_mut().filter(|_| !is_busy)?;
         let len = mtu.search.due(now)? as u64 - u64::from(self.path_headers);
-        // The data behind it will show whether it is lost.
+        // The data after it will show whether it is lost.
         let has_more = unsent >= len + FOLLOWING * segment;
         (has_more && len <= window.min(granted)).then_some(len)
     }
 
-    /// A probe leaves.
+    /// Records that a probe leaves.
     pub(super) fn on_probe_sent(&mut self, transmission: u64, len: u64, end: u64) {
         if let Some(mtu) = &mut self.path_mtu {
             mtu.search.on_planned(transmission, len as usize + usize::from(self.path_headers));
@@ -84,7 +85,8 @@ impl SendHalf {
         }
     }
 
-    /// Everything before `una` is acknowledged: the probe, too, unless it was lost before.
+    /// Records that everything before `una` is acknowledged, and with it the probe, unless it was
+    /// lost before.
     pub(super) fn note_probe_acked(&mut self) {
         let Some(mtu) = self.path_mtu.as_mut().filter(|mtu| mtu.probe_end > FIRST_BYTE && self.una >= mtu.probe_end)
         else {
@@ -97,7 +99,8 @@ impl SendHalf {
         }
     }
 
-    /// Counts a lost run, unless it is the probe, whose loss is none of congestion (RFC 4821, section 7.3).
+    /// Counts a lost run, unless it is the probe, whose loss is no sign of congestion (RFC 4821,
+    /// section 7.3).
     pub(super) fn count_lost(run: &Run, probe: Option<u64>, lost: &mut Lost, delivery: &mut recovery::DeliveryRate) {
         if probe == Some(run.transmission) {
             lost.has_probe = true;
@@ -106,7 +109,7 @@ impl SendHalf {
         }
     }
 
-    /// The probe was lost.
+    /// Records the loss of the probe.
     pub(super) fn on_probe_lost(&mut self) {
         if let Some(mtu) = &mut self.path_mtu {
             mtu.probe_end = 0;
@@ -114,7 +117,7 @@ impl SendHalf {
         }
     }
 
-    /// The size of the segments in flight, as far as the peer may report them one by one.
+    /// Returns the size of the segments in flight, as far as the peer may report them individually.
     pub(super) fn segment_in_flight(&self) -> u64 {
         match &self.path_mtu {
             Some(mtu) if self.una < mtu.smaller.0 => mtu.smaller.1.min(self.segment),

@@ -1,17 +1,19 @@
-//! Proportional rate reduction (RFC 9937): how much leaves while the window shrinks.
+//! Proportional rate reduction (RFC 9937): sending while the window shrinks.
 //!
-//! A congestion controller reduces its window at once. A sender that obeyed at once would be silent
-//! until a part of the flight is acknowledged, and then send the rest in a burst. Instead a share of
-//! what is delivered leaves again, so that the flight has the size of the new window at the end.
+//! A congestion controller reduces its window at once. A sender that followed at once would be
+//! silent until part of the flight is acknowledged, and then send the rest in a burst. Instead, new
+//! data leave in proportion to delivered data, so that the flight ends with the size of the new
+//! window.
 
 /// One reduction of the window.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Prr {
-    /// It ends when this position is acknowledged: everything that was in flight at its beginning.
+    /// End of the reduction: the acknowledgement of this position, everything that was in flight
+    /// when it began.
     until: u64,
-    /// The size of the flight at the end (section 6, ssthresh).
+    /// Size of the flight at the end (section 6, ssthresh).
     target: u64,
-    /// The size at the beginning (section 6, RecoverFS).
+    /// Size at the beginning (section 6, RecoverFS).
     flight: u64,
     /// Bytes delivered since (section 6, prr_delivered).
     delivered: u64,
@@ -19,12 +21,13 @@ pub(super) struct Prr {
     out: u64,
     /// Bytes that may leave now (section 6, SndCnt).
     allowance: u64,
-    /// The acknowledgement that has caused it is not counted yet.
+    /// Whether the acknowledgement that caused it is not counted yet.
     is_new: bool,
 }
 
 impl Prr {
-    /// A reduction from a flight of `flight` bytes to `target`, until `until` is acknowledged.
+    /// Creates a reduction from a flight of `flight` bytes to `target`, until `until` is
+    /// acknowledged.
     pub(super) const fn new(flight: u64, target: u64, until: u64) -> Self {
         Self { until, target, flight, delivered: 0, out: 0, allowance: 0, is_new: true }
     }
@@ -37,12 +40,12 @@ impl Prr {
         self.allowance
     }
 
-    /// Something that is acknowledged, or nothing that is not acknowledged in time, has changed what is
-    /// `in_flight`. `bytes` were delivered. `is_safe`: the first hole was filled at least in part, and no
-    /// further loss was found (section 6, SafeACK).
+    /// Records a change of `in_flight` by an acknowledgement, or by an acknowledgement that failed
+    /// to arrive in time. `bytes` were delivered. `is_safe`: the first hole was filled at least in
+    /// part, and no further loss was found (section 6, SafeACK).
     pub(super) fn on_delivered(&mut self, bytes: u64, in_flight: u64, is_safe: bool, segment: u64) {
         if std::mem::take(&mut self.is_new) {
-            // What it delivers was in flight until now.
+            // The bytes it delivers were in flight until now.
             self.flight += bytes;
         } else if bytes == 0 {
             return;
@@ -73,7 +76,7 @@ mod tests {
 
     #[test]
     fn the_flight_shrinks_in_proportion_to_what_is_delivered() {
-        // Twenty segments, of which the first is lost, are to become ten.
+        // Twenty segments, the first of them lost, shall become ten.
         let (mut prr, mut in_flight, mut sent) = (Prr::new(19 * SEGMENT, 10 * SEGMENT, 20 * SEGMENT), 19 * SEGMENT, 0);
         for ack in 1..=16 {
             in_flight -= SEGMENT;
@@ -106,7 +109,7 @@ mod tests {
         let before = prr.allowance();
         (0..100).for_each(|_| prr.on_delivered(0, 5 * SEGMENT, true, SEGMENT));
         assert_eq!(prr.allowance(), before);
-        // Neither do impossible sizes.
+        // Impossible sizes permit nothing either.
         let mut prr = Prr::new(0, 10, 20);
         prr.on_delivered(u64::MAX / 2, 11, true, SEGMENT);
         prr.on_sent(u64::MAX / 4);

@@ -1,35 +1,35 @@
-//! RACK: losses found by time (RFC 8985).
+//! RACK: loss detection by time (RFC 8985).
 //!
-//! Of two segments the one that was sent later should arrive later. If it has arrived and the other
-//! one has not within a reordering window, the other one is lost. Plans leave in their order, so their
-//! numbers say which was sent later, also of those that another processor still seals.
+//! Of two segments, the one sent later should arrive later. If it has arrived and the other has not
+//! within a reordering window, the other is lost. Plans leave in order, so their numbers show which
+//! was sent later, even for plans that another processor is still sealing.
 
 use units::{Duration, Instant};
 
 use super::log::Run;
 
-/// Selectively acknowledged segments that end the wait for reordered ones, if none were seen (RFC 8985,
-/// section 6.2, step 4).
+/// Number of sacked segments that end the wait for reordered ones, if no reordering was seen (RFC
+/// 8985, section 6.2, step 4).
 const DUPLICATES_MAX: u64 = 3;
 
-/// Recoveries without a duplicate report until the reordering window is small again (RFC 8985, section
-/// 6.2, step 4).
+/// Number of recoveries without a duplicate report after which the reordering window is small again
+/// (RFC 8985, section 6.2, step 4).
 const PERSIST_RECOVERIES: u32 = 16;
 
-/// What was delivered last, and how long reordered segments may take.
+/// RACK state: the newest delivered segment and the reordering window.
 #[derive(Debug)]
 pub(super) struct Rack {
-    /// The plan and the end of the most recently sent run that was delivered.
+    /// Plan number and end of the most recently sent run that was delivered.
     newest: Option<(u64, u64)>,
     /// Its round trip.
     rtt: Duration,
-    /// The highest position that was delivered.
+    /// Highest delivered position.
     highest: u64,
     has_seen_reordering: bool,
-    /// The reordering window in quarters of the smallest round trip.
+    /// Reordering window in quarters of the smallest round trip.
     quarters: u32,
     recoveries_left: u32,
-    /// A further duplicate report counts once this position is acknowledged.
+    /// Position that must be acknowledged before a further duplicate report counts.
     next_report: u64,
 }
 
@@ -50,8 +50,9 @@ impl Rack {
         self.has_seen_reordering
     }
 
-    /// The peer has `run` now. `is_ambiguous`: it was sent more than once, and the acknowledgement may
-    /// be for an earlier transmission (RFC 8985, section 6.2, steps 2 and 3).
+    /// Records the delivery of `run` to the peer. `is_ambiguous`: it was sent more than once, and
+    /// the acknowledgement may be for an earlier transmission (RFC 8985, section 6.2, steps 2 and
+    /// 3).
     pub(super) fn on_delivered(&mut self, now: Instant, run: &Run, min_rtt: Duration, is_ambiguous: bool) {
         if run.end > self.highest {
             self.highest = run.end;
@@ -67,8 +68,8 @@ impl Rack {
         }
     }
 
-    /// The peer reports that it has received something twice (RFC 2883): a loss was none. `una` and
-    /// `nxt` limit the reports to one a round trip.
+    /// Records the peer's report of a duplicate (RFC 2883): a loss was spurious. `una` and `nxt`
+    /// limit the reports to one a round trip.
     pub(super) fn on_duplicate_report(&mut self, una: u64, nxt: u64) {
         if una >= self.next_report {
             (self.next_report, self.recoveries_left) = (nxt, PERSIST_RECOVERIES);
@@ -76,7 +77,7 @@ impl Rack {
         }
     }
 
-    /// A recovery has ended.
+    /// Records the end of a recovery.
     pub(super) fn on_recovered(&mut self) {
         self.recoveries_left = self.recoveries_left.saturating_sub(1);
         if self.recoveries_left == 0 {
@@ -84,7 +85,7 @@ impl Rack {
         }
     }
 
-    /// The reordering window (RFC 8985, section 6.2, step 4).
+    /// Returns the reordering window (RFC 8985, section 6.2, step 4).
     pub(super) fn window(
         &self,
         min_rtt: Duration,
@@ -98,8 +99,8 @@ impl Rack {
         min_rtt.saturating_mul(u64::from(self.quarters)).mul_ratio(1, 4).min(smoothed)
     }
 
-    /// When `run` is lost if it is not delivered; `None` if nothing that was sent later was (RFC 8985,
-    /// section 6.2, step 5).
+    /// Returns the time at which `run` is lost if it is not delivered; `None` if nothing sent later
+    /// was delivered (RFC 8985, section 6.2, step 5).
     pub(super) fn lost_at(&self, run: &Run, window: Duration) -> Option<Instant> {
         let is_overtaken = self.newest.is_some_and(|newest| (run.transmission, run.end) < newest);
         is_overtaken.then(|| run.sent_at + self.rtt + window)
@@ -119,7 +120,7 @@ mod tests {
         Instant::ZERO + Duration::from_millis(millis)
     }
 
-    /// A run whose plan has the number of the millisecond in which it was made.
+    /// Returns a run whose plan number is the millisecond of its creation.
     fn run(start: u64, planned_at: Instant, is_retransmitted: bool) -> Run {
         let sent_at = planned_at;
         Run {
@@ -144,7 +145,7 @@ mod tests {
         assert_eq!(window, Duration::from_millis(10));
         assert_eq!(rack.lost_at(&first, window), Some(at(50)));
         assert_eq!(rack.lost_at(&second, window), None);
-        // Three later ones are enough, and so is a recovery, until reordering is seen.
+        // Three later segments suffice, and so does a recovery, until reordering is seen.
         assert_eq!(rack.window(RTT, RTT, false, 3), Duration::ZERO);
         assert_eq!(rack.window(RTT, RTT, true, 0), Duration::ZERO);
         rack.on_delivered(at(46), &first, RTT, false);

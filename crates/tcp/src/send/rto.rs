@@ -5,10 +5,11 @@ use units::Duration;
 
 use crate::config::RtoFormula;
 
-/// The timeout before the round trip was measured (RFC 1122, section 4.2.3.1), for the older formula.
+/// Timeout before the first round-trip measurement (RFC 1122, section 4.2.3.1), for the older
+/// formula.
 const UNMEASURED: Duration = Duration::from_secs(3);
 
-/// The formula, and what it has measured.
+/// The formula and its measurements.
 #[derive(Debug)]
 pub(super) struct Rto {
     formula: RtoFormula,
@@ -21,7 +22,7 @@ impl Rto {
         Self { formula, smoothed: None }
     }
 
-    /// A round trip was measured.
+    /// Records a round-trip measurement.
     pub(super) fn on_sample(&mut self, sample: Duration) {
         if let RtoFormula::Rfc793 { alpha_percent, .. } = self.formula {
             let alpha = u64::from(alpha_percent.min(100));
@@ -30,7 +31,7 @@ impl Rto {
         }
     }
 
-    /// The timeout, without a lower limit.
+    /// Returns the timeout, without a lower limit.
     pub(super) fn timeout(&self, rtt: &RttEstimator) -> Duration {
         match self.formula {
             RtoFormula::Rfc6298 => rtt.pto_base(),

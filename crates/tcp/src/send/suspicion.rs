@@ -1,13 +1,13 @@
 //! Timeouts that may be due to a delay.
 //!
-//! After a timeout only the first segment is sent again, and the congestion controller learns nothing
-//! yet. What is acknowledged next shows whether anything was lost. If not, nothing else is sent again,
-//! and the window stays: there is no reduction to be undone.
+//! After a timeout, only the first segment is resent, and the congestion controller is not notified
+//! yet. The next acknowledgement shows whether anything was lost. If not, nothing else is resent
+//! and the window stays: no reduction needs to be undone.
 //!
-//! With timestamps the first acknowledgement tells which transmission it is for (Eifel, RFC 3522).
-//! Without them, or if the peer stops sending them, but with selective acknowledgements, new data leave after it, and the second one tells
-//! whether the data arrive that were sent before the timeout or only the new ones (F-RTO, RFC 5682,
-//! section 3).
+//! With timestamps, the first acknowledgement identifies its transmission (Eifel, RFC 3522).
+//! Without them, or if the peer stops sending them, but with SACK, new data leave after it, and the
+//! second acknowledgement shows whether data sent before the timeout arrive or only the new ones
+//! (F-RTO, RFC 5682, section 3).
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ use super::log::{Run, RunState};
 use super::lost::Lost;
 use crate::config::LossRecovery;
 
-/// Segments of new data that leave to find out (RFC 5682, section 3.1, step 2b).
+/// Number of new data segments sent to find out (RFC 5682, section 3.1, step 2b).
 const PROBE_SEGMENTS: u64 = 2;
 
 /// A timeout that may be due to a delay.
@@ -27,31 +27,31 @@ const PROBE_SEGMENTS: u64 = 2;
 pub(super) struct Suspicion {
     /// The first segment, as it was before the timeout.
     first: Run,
-    /// Everything that had been sent at the timeout lies before this position (RFC 5682, RecoveryPoint).
+    /// Upper bound of the positions sent before the timeout (RFC 5682, RecoveryPoint).
     point: u64,
     stage: Stage,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Stage {
-    /// The first segment is to be sent; not for the first time if there is a time.
+    /// The first segment is due; with a time, it was resent before, first at that time.
     Due(Option<Instant>),
-    /// It was sent first then.
+    /// The first segment was first resent at this time.
     Sent(Instant),
-    /// It has arrived. So many bytes of new data may leave.
+    /// The first segment has arrived. This many bytes of new data may leave.
     Arrived(u64),
 }
 
 impl SendHalf {
-    /// A retransmission timeout. Whether it may be due to a delay, and the acknowledgement of the first
-    /// segment will help to tell.
+    /// Handles a retransmission timeout. Returns whether it may be due to a delay, and the
+    /// acknowledgement of the first segment can help to tell.
     pub(super) fn suspect(&mut self) -> bool {
         if let Some(suspicion) = &mut self.suspicion {
             let Stage::Sent(at) = suspicion.stage else { return matches!(suspicion.stage, Stage::Due(_)) };
             suspicion.stage = Stage::Due(Some(at));
             return true;
         }
-        // In a recovery, what was sent again may be what is late (RFC 5682, section 3.1, step 1).
+        // In a recovery, the late data may be retransmissions (RFC 5682, section 3.1, step 1).
         let can_tell = self.has_timestamps || (self.has_sack && !self.is_recovering());
         let Some(first) = self.first_segment().filter(|run| run.state == RunState::Outstanding) else { return false };
         let is_selective = self.recovery == LossRecovery::Selective;
@@ -62,7 +62,7 @@ impl SendHalf {
         true
     }
 
-    /// The first segment that is not acknowledged; a FIN adds no byte to it.
+    /// Returns the first unacknowledged segment; a FIN adds no byte to it.
     fn first_segment(&self) -> Option<Run> {
         let run = self.log.runs().next()?;
         let data_end = run.end.min(self.buffer.end());
@@ -70,7 +70,8 @@ impl SendHalf {
         Some(Run { end: if is_whole { run.end } else { run.start + self.segment }, ..*run })
     }
 
-    /// What leaves while it is not clear whether anything was lost: the first segment, or new data.
+    /// Returns the data to send while it is unknown whether anything was lost: the first segment,
+    /// or new data.
     pub(super) fn next_of_suspicion(&mut self, now: Instant) -> Option<Range<u64>> {
         let suspicion = self.suspicion.as_mut()?;
         match suspicion.stage {
@@ -78,7 +79,7 @@ impl SendHalf {
                 suspicion.stage = Stage::Sent(first_at.unwrap_or(now));
                 let first = self.first_segment()?;
                 let range = first.start..first.end;
-                // It is taken out of what is in flight, without a loss, and sent again.
+                // It leaves the bytes in flight without counting as lost, and is resent.
                 self.log.lose_range(range.clone(), |_| {});
                 Some(range)
             }
@@ -93,7 +94,8 @@ impl SendHalf {
         }
     }
 
-    /// Decides, if it can, whether the timeout was due to a delay. True if it was due to losses.
+    /// Decides, if possible, whether the timeout was due to a delay. Returns true if it was due to
+    /// losses.
     pub(super) fn judge_timeout(
         &mut self,
         now: Instant,
@@ -105,17 +107,17 @@ impl SendHalf {
         let point = suspicion.point;
         let is_loss = match suspicion.stage {
             Stage::Due(Some(at)) | Stage::Sent(at) if has_advanced && let Some(echo) = echo => echo >= at,
-            // Without an echo, also of a peer that sends no timestamps although it has agreed to.
+            // No echo; the peer may also have stopped sending the negotiated timestamps.
             Stage::Due(Some(_)) | Stage::Sent(_) if has_advanced && self.can_await_second(point) => {
                 return self.await_second();
             }
-            // There is nothing else to wait for, or nothing to find out with (step 2a).
+            // Nothing else to wait for, or nothing to send to find out (step 2a).
             Stage::Due(Some(_)) | Stage::Sent(_) if has_advanced => true,
-            // It was acknowledged before it was sent again.
+            // It was acknowledged before it was resent.
             Stage::Due(None) if has_advanced => false,
-            // Step 3a: only what was sent after the timeout arrives.
+            // Step 3a: only data sent after the timeout arrive.
             Stage::Arrived(_) if delivered.end > point => true,
-            // Step 3b: something arrives that was not sent again.
+            // Step 3b: data arrive that were not resent.
             Stage::Arrived(_) if delivered.has_original => false,
             _ => return false,
         };
@@ -127,13 +129,13 @@ impl SendHalf {
         is_loss
     }
 
-    /// Whether new data can show what has arrived: selective acknowledgements are needed for that, and
-    /// in a recovery it may be what was sent again that arrives (RFC 5682, section 3.1, step 1).
+    /// Returns whether new data can show what has arrived: this requires SACK, and in a recovery
+    /// the arriving data may be retransmissions (RFC 5682, section 3.1, step 1).
     fn can_await_second(&self, point: u64) -> bool {
         self.has_sack && !self.is_recovering() && self.una < point && self.is_granted()
     }
 
-    /// The first segment has arrived. New data leave (step 2b).
+    /// Records the arrival of the first segment. New data leave (step 2b).
     fn await_second(&mut self) -> bool {
         if let Some(suspicion) = &mut self.suspicion {
             suspicion.stage = Stage::Arrived(PROBE_SEGMENTS * self.segment);
@@ -141,7 +143,7 @@ impl SendHalf {
         false
     }
 
-    /// The first segment was lost, and with it everything that was sent before the timeout and is not
+    /// Declares lost the first segment, and everything that was sent before the timeout and is not
     /// acknowledged.
     fn confirm_timeout(&mut self, now: Instant) {
         let Some(suspicion) = self.suspicion.take() else { return };

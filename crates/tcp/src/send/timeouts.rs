@@ -1,4 +1,4 @@
-//! What happens when a timer of the send half expires, and when it is set.
+//! Setting and expiry of the send half's timers.
 
 use recovery::congestion::WINDOW_MAX;
 use units::{Duration, Instant};
@@ -8,12 +8,12 @@ use super::log::{Judgement, Run, RunState};
 use super::lost::Lost;
 use super::timers::{Purpose, Timers};
 
-/// The peer's delay of an acknowledgement for a lone segment (RFC 8985, section 7.2,
+/// Longest delay by the peer of an acknowledgement for a lone segment (RFC 8985, section 7.2,
 /// TLP.max_ack_delay).
 const ACK_DELAY_MAX: Duration = Duration::from_millis(200);
 
 impl SendHalf {
-    /// When [`handle_timeout`](Self::handle_timeout) must run.
+    /// Returns the time at which [`handle_timeout`](Self::handle_timeout) must run.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let Timers { timer, reordering, release, .. } = &self.timers;
         [timer.map(|(_, at)| at), *reordering, *release].into_iter().flatten().min()
@@ -44,8 +44,9 @@ impl SendHalf {
         }
     }
 
-    /// RFC 6298, sections 5.4 to 5.7: the first segment is sent again, and what was sent after it, too,
-    /// beginning with the smallest window, unless the first was only late.
+    /// Handles a retransmission timeout (RFC 6298, sections 5.4 to 5.7): the first segment is
+    /// resent, followed by everything after it with the smallest window, unless the first was only
+    /// late.
     fn on_retransmission_timeout(&mut self, now: Instant) {
         self.stats.timeouts += 1;
         self.syn_timeouts += u32::from(!self.is_syn_acked());
@@ -58,9 +59,9 @@ impl SendHalf {
         self.timers.start(Purpose::Retransmit, now + self.timers.backed_off(self.rto()));
     }
 
-    /// Everything that is outstanding is lost.
+    /// Declares everything outstanding lost.
     fn lose_all(&mut self, now: Instant) {
-        // A peer that has the first run would have acknowledged it: it has dropped what it had
+        // A peer that holds the first run would have acknowledged it: it has dropped data that it
         // acknowledged selectively (RFC 2018, section 8).
         if self.log.runs().next().is_some_and(|run| run.state == RunState::Sacked) {
             self.log.forget_sacks();
@@ -68,7 +69,7 @@ impl SendHalf {
         self.lose_until(now, self.nxt, Lost::default());
     }
 
-    /// Everything that is outstanding before `end` is lost, and so is what `lost` counts.
+    /// Declares lost everything outstanding before `end`, in addition to `lost`.
     pub(super) fn lose_until(&mut self, now: Instant, end: u64, mut lost: Lost) {
         self.suspicion = None;
         let probe = self.probe_number();
@@ -76,20 +77,21 @@ impl SendHalf {
         let judge = |run: &Run| if run.start < end { Judgement::Lost } else { Judgement::NoneFollows };
         self.log.lose(judge, |run| Self::count_lost(run, probe, &mut lost, delivery));
         if !self.is_syn_acked() {
-            // The loss of a SYN says little about the path; the first window will (RFC 5681, section 3.1).
+            // The loss of a SYN says little about the path; the first window reflects it (RFC 5681,
+            // section 3.1).
             return;
         }
         self.end_recovery();
         self.recovery_point = Some(self.nxt);
         self.on_lost(now, &lost, true);
-        // The window is the smallest, and grows again by slow start.
+        // The window is minimal, and grows again by slow start.
         self.reduction = None;
         self.timers.set_reordering(None);
     }
 
-    /// The SYN is acknowledged. If it was lost, the first window is one segment (RFC 5681, section 3.1). A
-    /// single repetition may be due to a long path, unless a timestamp shows that the first copy was lost
-    /// (RFC 6928, section 2).
+    /// Processes the acknowledgement of the SYN. If the SYN was lost, the first window is one
+    /// segment (RFC 5681, section 3.1). A single repetition may be due to a long path, unless a
+    /// timestamp shows that the first copy was lost (RFC 6928, section 2).
     pub(super) fn on_syn_acked(&mut self, echo: Option<Instant>) {
         let is_second = |run: &Run| run.is_retransmitted && echo.is_some_and(|echo| echo >= run.sent_at);
         let is_lost = self.syn_timeouts > 1 || self.log.runs().next().is_some_and(is_second);
@@ -98,15 +100,17 @@ impl SendHalf {
         }
     }
 
-    /// Something was sent: the timer runs while anything is outstanding (RFC 6298, section 5.1), and a
-    /// probe is due some time after the last transmission (RFC 8985, section 7.2).
+    /// Restarts the timers after a transmission: the retransmission timer runs while anything is
+    /// outstanding (RFC 6298, section 5.1), and a probe is due some time after the last
+    /// transmission (RFC 8985, section 7.2).
     pub(super) fn on_timed_sent(&mut self, now: Instant) {
         if !matches!(self.timers.purpose(), Some(Purpose::Retransmit)) {
             self.restart_timer(now);
         }
     }
 
-    /// RFC 8985, section 7.2: not in a recovery, not after a timeout, and one at a time.
+    /// Returns whether a tail loss probe may be sent (RFC 8985, section 7.2): not in a recovery,
+    /// not after a timeout, and one at a time.
     pub(super) fn may_probe(&self) -> bool {
         self.has_sack
             && self.una > 0
@@ -117,7 +121,7 @@ impl SendHalf {
             && self.log.sacked() == 0
     }
 
-    /// RFC 8985, section 7.2.
+    /// Returns the delay of a tail loss probe (RFC 8985, section 7.2).
     pub(super) fn probe_timeout(&self) -> Duration {
         if !self.rtt.has_sample() {
             return self.rto();
@@ -126,9 +130,9 @@ impl SendHalf {
         (self.rtt.smoothed() * 2 + lone).max(Duration::from_millis(1)).min(self.rto())
     }
 
-    /// The peer's window permits nothing, nothing is outstanding, and data wait: only a probe shows when
-    /// it opens, because the segment that says so is not repeated. The same timer lets a silly window be
-    /// used (RFC 9293, section 3.8.6.2.1, the override timeout).
+    /// Sets the timer for a closed window with nothing outstanding and data waiting: only a probe
+    /// shows when it opens, because the segment that opens it is not repeated. The same timer lets
+    /// a silly window be used (RFC 9293, section 3.8.6.2.1, the override timeout).
     pub(super) fn update_window_timer(&mut self, now: Instant) {
         let has_data = self.is_syn_acked() && self.log.is_empty() && self.nxt < self.buffer.end();
         let waits = has_data && !self.is_granted();
@@ -142,8 +146,8 @@ impl SendHalf {
         }
     }
 
-    /// The peer has answered. If it says that it can take nothing, it is alive, and a connection must
-    /// wait for it as long as it answers (RFC 9293, section 3.8.6.1).
+    /// Records an answer of the peer. A peer that keeps answering with a closed window is alive,
+    /// and a connection must wait for it as long as it answers (RFC 9293, section 3.8.6.1).
     pub(crate) fn note_answer(&mut self) {
         if self.window.edge() <= self.una {
             self.timers.unanswered = 0;

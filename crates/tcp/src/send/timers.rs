@@ -13,10 +13,10 @@ use units::{Duration, Instant};
 /// The longest retransmission timeout. RFC 6298, section 2.5, permits a limit of at least a minute.
 const RTO_MAX: Duration = Duration::from_secs(60);
 
-/// Doublings after which every timeout has reached the limit.
+/// Number of doublings after which every timeout has reached the limit.
 const DOUBLINGS_MAX: u32 = 32;
 
-/// What happens when the timer expires. Only one of these is due at a time.
+/// Purpose of the timer. Only one is active at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     Retransmit,
@@ -24,12 +24,12 @@ pub(super) enum Purpose {
     Window,
 }
 
-/// A tail loss probe that is not answered.
+/// An unanswered tail loss probe.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Probe {
     pub(super) end: u64,
     pub(super) sent_at: Instant,
-    /// It repeated the last segment: there were no new data.
+    /// Whether it repeated the last segment, because there were no new data.
     pub(super) is_repetition: bool,
 }
 
@@ -37,23 +37,23 @@ pub(super) struct Probe {
 pub(super) struct Timers {
     pub(super) timer: Option<(Purpose, Instant)>,
     pub(super) reordering: Option<Instant>,
-    /// The pacer permits the next segment then.
+    /// Time at which the pacer permits the next segment.
     pub(super) release: Option<Instant>,
     /// Doublings of the timeout (RFC 6298, section 5.5).
     pub(super) backoff: u32,
-    /// Timeouts in a row without an answer.
+    /// Consecutive unanswered timeouts.
     pub(super) unanswered: u32,
     /// The probe that waits for its answer.
     pub(super) probe: Option<Box<Probe>>,
-    /// A tail loss probe is to be sent, whatever the congestion window says.
+    /// Whether a tail loss probe is due, regardless of the congestion window.
     pub(super) is_probe_due: bool,
-    /// A byte beyond the window, or what a silly window permits, is to be sent.
+    /// Whether a byte beyond the window, or the data that a silly window permits, are due.
     pub(super) is_window_probe_due: bool,
-    /// The last bytes that were sent beyond the window.
+    /// Last bytes sent beyond the window.
     pub(super) window_probe: Option<Box<WindowProbe>>,
 }
 
-/// A byte that was sent beyond a closed window, perhaps several times.
+/// A byte sent beyond a closed window, perhaps several times.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WindowProbe {
     pub(super) position: u64,
@@ -62,7 +62,7 @@ pub(super) struct WindowProbe {
 }
 
 impl Timers {
-    /// Nothing was answered in time: the next timeout is longer.
+    /// Doubles the next timeout after one without an answer.
     pub(super) fn back_off(&mut self) {
         (self.backoff, self.unanswered) = (self.backoff + 1, self.unanswered + 1);
     }
@@ -89,7 +89,7 @@ impl Timers {
         Some(purpose)
     }
 
-    /// RFC 6298, section 5.5.
+    /// Returns the timeout after backoff (RFC 6298, section 5.5).
     pub(super) fn backed_off(&self, rto: Duration) -> Duration {
         rto.saturating_mul(1 << self.backoff.min(DOUBLINGS_MAX)).min(RTO_MAX.max(rto))
     }

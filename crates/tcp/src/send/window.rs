@@ -2,14 +2,14 @@
 
 use units::Seq32;
 
-/// How far the peer lets us send.
+/// Limit set by the peer on our data.
 #[derive(Debug)]
 pub(super) struct PeerWindow {
-    /// The position after the last that may be sent.
+    /// Position after the last one that may be sent.
     edge: u64,
     /// The largest window so far, bytes.
     max: u64,
-    /// Sequence number and acknowledgement of the segment that the window is from (RFC 9293, section
+    /// Sequence number and acknowledgement of the segment that set the window (RFC 9293, section
     /// 3.10.7.4, SND.WL1 and SND.WL2).
     from: Option<(Seq32, u64)>,
 }
@@ -27,8 +27,9 @@ impl PeerWindow {
         self.max
     }
 
-    /// A segment with sequence number `seq` acknowledges `ack` and grants `window` bytes. An old one
-    /// must not take back what a newer one granted. True if the window has changed.
+    /// Processes a segment with sequence number `seq` that acknowledges `ack` and grants `window`
+    /// bytes. An older segment must not revoke what a newer one granted. Returns true if the window
+    /// has changed.
     pub(super) fn update(&mut self, seq: Seq32, ack: u64, window: u64) -> bool {
         let is_new = self.from.is_none_or(|(of, last_ack)| of.is_before(seq) || (of == seq && last_ack <= ack));
         if !is_new {
@@ -52,7 +53,7 @@ mod tests {
         assert!(!window.update(Seq32::new(5), 1, 1000), "an older acknowledgement");
         assert!(!window.update(Seq32::new(4), 900, 5000), "an older segment");
         assert_eq!((window.edge(), window.max()), (1501, 1000));
-        // The peer may take back what it granted (section 3.8.6).
+        // The peer may revoke what it granted (section 3.8.6).
         assert!(window.update(Seq32::new(6), 501, 0));
         assert_eq!((window.edge(), window.max()), (501, 1000));
     }

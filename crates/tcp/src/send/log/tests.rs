@@ -1,10 +1,10 @@
-//! The log against a vector with one entry for each position.
+//! Comparison of the log with a vector of one entry per position.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// A call of the log.
+/// A call to the log.
 #[derive(Debug, Clone)]
 enum Call {
     Push(u64),
@@ -26,7 +26,7 @@ fn call() -> impl Strategy<Value = Call> {
     ]
 }
 
-/// One state for each position from `una` on.
+/// Model with one state for each position from `una` on.
 #[derive(Default)]
 struct Model {
     una: u64,
@@ -158,7 +158,7 @@ fn what_does_not_leave_is_lost_and_nothing_else() {
     };
     log.lose_plan(399);
     log.lose_plan(350);
-    // Its place is kept no longer, and it is found all the same.
+    // Its positions are no longer kept, and it is found all the same.
     log.lose_plan(2);
     log.lose_plan(2);
     assert_eq!((lost(&log), log.lost(), log.in_flight()), (vec![20, 3500, 3990], 30, 3970));
