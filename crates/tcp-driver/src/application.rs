@@ -76,7 +76,7 @@ impl Connect {
     /// Default: 0. [`StreamHandle::set_dscp`](crate::StreamHandle::set_dscp) changes it.
     ///
     /// # Panics
-    /// If it has more than six bits.
+    /// Panics if it has more than six bits.
     #[must_use]
     pub fn with_dscp(self, dscp: u8) -> Self {
         assert!(dscp <= DSCP_MAX, "a DSCP has six bits");
@@ -230,7 +230,7 @@ impl TcpCell {
 
     // ── Calls of handles ─────────────────────────────────────────────────────────────────────────
 
-    /// Whether the handshake is complete, also if the connection has ended since.
+    /// Returns whether the handshake is complete, also if the connection has ended since.
     pub(crate) fn poll_connected(&self, waker: &Waker) -> Poll<Result<(), Closed>> {
         let mut state = self.state();
         if state.is_connected {
@@ -306,7 +306,7 @@ impl TcpCell {
         Poll::Ready(Ok(()))
     }
 
-    /// The next received bytes, at most `len_max`; `None` at the end.
+    /// Returns the next received bytes, at most `len_max`; `None` at the end.
     pub(crate) fn poll_read(self: &Arc<Self>, len_max: usize, waker: &Waker) -> Poll<Result<Option<Bytes>, Closed>> {
         let mut state = self.state();
         if let Some(first) = state.inbox.front_mut() {
@@ -349,7 +349,7 @@ impl TcpCell {
 
     // ── Calls of the driver ──────────────────────────────────────────────────────────────────────
 
-    /// The requests other than data.
+    /// Returns the requests other than data.
     pub(crate) fn take_requests(&self) -> Requests {
         let mut state = self.state();
         state.is_dirty = false;
@@ -364,8 +364,8 @@ impl TcpCell {
         }
     }
 
-    /// Takes written data of about `len_max` bytes. True if everything was taken and the application has
-    /// finished.
+    /// Takes written data of about `len_max` bytes. Returns true if everything was taken and the
+    /// application has finished.
     pub(crate) fn take_written(&self, len_max: usize, mut each: impl FnMut(Bytes)) -> bool {
         let mut state = self.state();
         let mut left = len_max;
@@ -389,7 +389,8 @@ impl TcpCell {
         state.is_finished && !state.is_aborted && state.outbox.is_empty()
     }
 
-    /// Bytes that the inbox has space for; zero makes the reader wake the driver.
+    /// Returns the number of bytes that the inbox has space for; zero makes the reader wake the
+    /// driver.
     pub(crate) fn inbox_space(&self) -> usize {
         let mut state = self.state();
         let space = self.shared.limits.inbox_bytes_max.saturating_sub(state.inbox_len);

@@ -119,12 +119,12 @@ impl TcpConnection {
         }
     }
 
-    /// The port that the peer has connected to.
+    /// Returns the port that the peer has connected to.
     pub(crate) fn port(&self) -> Option<&Arc<Port>> {
         self.cell.port()
     }
 
-    /// The connection itself.
+    /// Returns the connection itself.
     pub const fn tcp(&self) -> &tcp::Connection {
         &self.connection
     }
@@ -141,7 +141,7 @@ impl TcpConnection {
         Self { signature: signature.map(Arc::new), ..self }
     }
 
-    /// Whether a report that the peer cannot be reached ends the attempt to connect.
+    /// Returns whether a report that the peer cannot be reached ends the attempt to connect.
     pub(crate) fn with_end_if_unreachable(self, ends_if_unreachable: bool) -> Self {
         Self { ends_if_unreachable, ..self }
     }
@@ -210,7 +210,7 @@ impl TcpConnection {
         }
     }
 
-    /// Whether the application still reads.
+    /// Returns whether the application still reads.
     fn is_read(&self) -> bool {
         !self.is_dropped && self.delivery.as_ref().is_none_or(|delivery| !delivery.has_passed_end)
     }
@@ -222,7 +222,7 @@ impl TcpConnection {
         }
     }
 
-    /// Whether the cipher still passes on what was received.
+    /// Returns whether the cipher still passes on what was received.
     fn is_passing(&self) -> bool {
         self.is_read() && self.records.as_ref().is_some_and(|records| records.is_passing(&self.connection))
     }

@@ -123,7 +123,7 @@ impl Count {
         Self::LateDrops,
     ];
 
-    /// Whether the packet was dropped, in either direction.
+    /// Returns whether the packet was dropped, in either direction.
     pub const fn is_drop(self) -> bool {
         !matches!(
             self,
@@ -171,7 +171,7 @@ impl Count {
 }
 
 impl HostCounters {
-    /// How often it has happened.
+    /// Returns how often it has happened.
     pub fn of(&self, count: Count) -> u64 {
         self.counts[count as usize].load(Ordering::Relaxed)
     }

@@ -188,7 +188,7 @@ pub(crate) struct DetachedState {
 }
 
 impl DetachedState {
-    /// Keeps a batch until the half has returned. False if too many are kept.
+    /// Keeps a batch until the half has returned. Returns false if too many are kept.
     pub(crate) fn defer(&mut self, device: usize, batch: Received) -> bool {
         let has_space = self.deferred.len() < DEFERRED_MAX;
         if has_space {
@@ -197,7 +197,7 @@ impl DetachedState {
         has_space
     }
 
-    /// Whether the half must return; true once.
+    /// Returns whether the half must return; true once.
     pub(crate) fn takes_recall(&mut self) -> bool {
         let must_return = self.is_quiet || self.is_needed || !self.deferred.is_empty();
         must_return && !std::mem::replace(&mut self.is_recalled, true)

@@ -53,7 +53,7 @@ impl<R: Runtime> StreamHandle<R> {
     /// [`poll_connected`](Self::poll_connected).
     ///
     /// # Errors
-    /// If the stack is closed, or too many connections wait for the driver.
+    /// Fails if the stack is closed, or too many connections wait for the driver.
     pub fn connect(
         runtime: &R,
         shared: &Arc<TcpShared>,
@@ -69,7 +69,8 @@ impl<R: Runtime> StreamHandle<R> {
         Ok(handle)
     }
 
-    /// The next connection of a peer to `port`. `None` if the port or the stack is closed.
+    /// Returns the next connection of a peer to `port`. Returns `None` if the port or the stack is
+    /// closed.
     pub fn poll_accept(runtime: &R, shared: &TcpShared, port: &Port, waker: &Waker) -> Poll<Option<Self>> {
         match shared.poll_accept_from(port.queue, waker) {
             AcceptOutcome::Connection(cell) => {
@@ -98,7 +99,7 @@ impl<R: Runtime> StreamHandle<R> {
         &self.guard.runtime
     }
 
-    /// The peer's address.
+    /// Returns the peer's address.
     pub fn remote(&self) -> SocketAddr {
         self.cell().remote()
     }
@@ -134,7 +135,7 @@ impl<R: Runtime> StreamHandle<R> {
     /// Takes as much of `bytes` as there is space for.
     ///
     /// # Errors
-    /// If the stream was finished, or the connection has ended.
+    /// Fails if the stream was finished, or the connection has ended.
     pub fn poll_write(&self, bytes: &mut Bytes, waker: &Waker) -> Poll<Result<(), WriteError>> {
         let before = bytes.len();
         let result = self.cell().poll_write(bytes, waker);
@@ -144,10 +145,10 @@ impl<R: Runtime> StreamHandle<R> {
         result
     }
 
-    /// The next received bytes, at most `len_max`; `None` at the end of the peer's stream.
+    /// Returns the next received bytes, at most `len_max`; `None` at the end of the peer's stream.
     ///
     /// # Errors
-    /// If the connection has ended before the peer's stream has.
+    /// Fails if the connection has ended before the peer's stream has.
     pub fn poll_read(&self, len_max: usize, waker: &Waker) -> Poll<Result<Option<Bytes>, Closed>> {
         let result = self.cell().poll_read(len_max, waker);
         if result.is_ready() && self.cell().shared.has_todo() {
@@ -183,7 +184,7 @@ impl<R: Runtime> StreamHandle<R> {
     /// Sets the code point of differentiated services (RFC 2474) of the packets that leave from now on.
     ///
     /// # Panics
-    /// If it has more than six bits.
+    /// Panics if it has more than six bits.
     pub fn set_dscp(&self, dscp: u8) {
         assert!(dscp <= DSCP_MAX, "a DSCP has six bits");
         self.cell().request(|state| state.dscp = Some(dscp));

@@ -46,7 +46,7 @@ impl Layers {
     /// 16 KiB, the most.
     ///
     /// # Panics
-    /// If it is not from 64 bytes to 16 KiB.
+    /// Panics if it is not from 64 bytes to 16 KiB.
     #[must_use]
     pub fn with_record_len(mut self, len: usize) -> Self {
         assert!((64..=PLAINTEXT_MAX).contains(&len), "records have from 64 bytes to 16 KiB");
@@ -62,7 +62,7 @@ impl Layers {
         self
     }
 
-    /// The stack.
+    /// Returns the stack.
     pub const fn stack(&self) -> Stack {
         self.stack
     }
@@ -72,34 +72,34 @@ impl Layers {
         &self.secret
     }
 
-    /// Bytes of the application in a record.
+    /// Returns the number of bytes of the application in a record.
     pub const fn record_len(&self) -> usize {
         self.record_len
     }
 
-    /// The key of the digest between TCP and IP.
+    /// Returns the key of the digest between TCP and IP.
     pub fn digest(&self) -> Option<&DigestKey> {
         self.digest.as_ref().map(|digest| &digest.0)
     }
 
-    /// The work of opening a packet: see [`digest_work`].
+    /// Returns the work of opening a packet: see [`digest_work`].
     pub(crate) fn open_work(&self, len_bytes: usize) -> usize {
         self.stack.digest.map_or(1, digest_work) * len_bytes
     }
 
-    /// The header between TCP and IP.
+    /// Returns the header between TCP and IP.
     pub fn below(&self) -> Option<&dyn HeaderBelow> {
         self.digest.as_ref().map(|digest| digest as &dyn HeaderBelow)
     }
 
-    /// Bytes that the header between TCP and IP takes in each packet.
+    /// Returns the number of bytes that the header between TCP and IP takes in each packet.
     pub fn below_len(&self) -> usize {
         self.digest.as_ref().map_or(0, HeaderBelow::header_len)
     }
 }
 
-/// Bytes that AES-128-GCM encrypts, with the instructions of a processor, in the time in which this
-/// cipher encrypts one.
+/// Returns the number of bytes that AES-128-GCM encrypts, with the instructions of a processor, in
+/// the time in which this cipher encrypts one.
 pub(crate) const fn cipher_work(layer: CipherLayer) -> usize {
     match layer {
         CipherLayer::Aes128Gcm => 1,
@@ -109,7 +109,8 @@ pub(crate) const fn cipher_work(layer: CipherLayer) -> usize {
     }
 }
 
-/// Bytes that AES-128-GCM encrypts in the time in which this digest is computed over one.
+/// Returns the number of bytes that AES-128-GCM encrypts in the time in which this digest is
+/// computed over one.
 const fn digest_work(layer: DigestLayer) -> usize {
     match layer {
         DigestLayer::Blake3 => 2,

@@ -49,7 +49,7 @@ impl<R: Runtime> ListenerHandle<R> {
     /// `shared` is that of any.
     ///
     /// # Errors
-    /// If the port has a listener, or the stack is closed.
+    /// Fails if the port has a listener, or the stack is closed.
     pub fn listen(
         runtime: &R,
         shared: &Arc<TcpShared>,
@@ -62,7 +62,7 @@ impl<R: Runtime> ListenerHandle<R> {
         Ok(Self { guard: Arc::new(Guard { ports, port, shared, runtime }) })
     }
 
-    /// The port.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.guard.port.port
     }
@@ -72,8 +72,8 @@ impl<R: Runtime> ListenerHandle<R> {
         &self.guard.runtime
     }
 
-    /// The next connection of a peer, in the order in which the handshakes completed. `None` if the listener
-    /// or the stack is closed.
+    /// Returns the next connection of a peer, in the order in which the handshakes completed.
+    /// Returns `None` if the listener or the stack is closed.
     pub fn poll_accept(&self, waker: &Waker) -> Poll<Option<StreamHandle<R>>> {
         StreamHandle::poll_accept(&self.guard.runtime, &self.guard.shared, &self.guard.port, waker)
     }

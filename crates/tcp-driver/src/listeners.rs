@@ -103,7 +103,7 @@ pub struct Port {
 }
 
 impl Port {
-    /// Whether the application may get one more connected peer.
+    /// Returns whether the application may get one more connected peer.
     fn has_space(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) < self.bounds.backlog
     }
@@ -148,7 +148,7 @@ impl ListeningPorts {
     /// of its drivers.
     ///
     /// # Errors
-    /// If the port has a listener, none is free, or the stack is closed.
+    /// Fails if the port has a listener, none is free, or the stack is closed.
     pub fn listen(&self, shared: &TcpShared, port: u16, bounds: Listen) -> Result<Arc<Port>, ListenError> {
         let port = self.add(port, bounds)?;
         if shared.common.open_queue(port.queue) {
@@ -233,7 +233,7 @@ impl Listeners {
         self.by_port.contains_key(&port)
     }
 
-    /// Whether an acknowledgement of no connection may complete a handshake with a cookie.
+    /// Returns whether an acknowledgement of no connection may complete a handshake with a cookie.
     pub(crate) const fn may_complete(&self) -> bool {
         self.cookies_until.is_some()
     }
@@ -251,12 +251,12 @@ impl Listeners {
         }
     }
 
-    /// Whether the application may get one more connected peer.
+    /// Returns whether the application may get one more connected peer.
     pub(crate) fn has_space(&self, port: u16) -> bool {
         self.get(port).is_some_and(|port| port.has_space())
     }
 
-    /// The key of the digests of a port's segments.
+    /// Returns the key of the digests of a port's segments.
     pub(crate) fn md5(&self, port: u16) -> Option<&Md5Key> {
         self.get(port)?.bounds.md5.as_ref()
     }
@@ -265,7 +265,7 @@ impl Listeners {
         self.cookies_until = Some(now + tcp::COOKIE_LIFETIME);
     }
 
-    /// Whether a cookie that was sent may still come back.
+    /// Returns whether a cookie that was sent may still come back.
     pub(crate) fn awaits_cookies(&mut self, now: Instant) -> bool {
         self.cookies_until = self.cookies_until.filter(|until| now < *until);
         self.cookies_until.is_some()

@@ -24,7 +24,8 @@ pub struct OpeningHandle<R: Runtime> {
 }
 
 impl<R: Runtime> OpeningHandle<R> {
-    /// The next attempt, in the order in which they came. `None` if the stack is closed.
+    /// Returns the next attempt, in the order in which they came. Returns `None` if the stack is
+    /// closed.
     pub fn poll_next(
         runtime: &R,
         shared: &Arc<TcpShared>,
@@ -37,22 +38,22 @@ impl<R: Runtime> OpeningHandle<R> {
         })
     }
 
-    /// The peer's address.
+    /// Returns the peer's address.
     pub const fn source(&self) -> SocketAddr {
         self.opening.tuple.remote
     }
 
-    /// Where the peer wants to connect to.
+    /// Returns where the peer wants to connect to.
     pub const fn destination(&self) -> SocketAddr {
         self.opening.tuple.local
     }
 
-    /// Whether the peer asks for explicit congestion notification.
+    /// Returns whether the peer asks for explicit congestion notification.
     pub const fn asks_for_ecn(&self) -> bool {
         self.opening.asks_for_ecn
     }
 
-    /// The code point of differentiated services of the SYN (RFC 2474).
+    /// Returns the code point of differentiated services of the SYN (RFC 2474).
     pub const fn dscp(&self) -> u8 {
         self.opening.dscp
     }
@@ -67,7 +68,7 @@ impl<R: Runtime> OpeningHandle<R> {
     /// answer on. [`StreamHandle::set_dscp`] changes it.
     ///
     /// # Panics
-    /// If it has more than six bits.
+    /// Panics if it has more than six bits.
     pub fn accept_with_dscp(mut self, dscp: u8) -> StreamHandle<R> {
         assert!(dscp <= DSCP_MAX, "a DSCP has six bits");
         let cell = TcpCell::new(Arc::clone(&self.shared), self.source());

@@ -61,7 +61,7 @@ impl Received {
         Self { packet, segment, is_verified, is_digest_verified: false, content }
     }
 
-    /// The packet.
+    /// Returns the packet.
     pub const fn packet(&self) -> &Bytes {
         &self.packet
     }
@@ -118,7 +118,7 @@ impl Received {
 }
 
 impl Received {
-    /// Whether the segment has the right digest of RFC 2385, or has and needs none.
+    /// Returns whether the segment has the right digest of RFC 2385, or has and needs none.
     fn is_authentic(&self, head: &SegmentHead, arrival: &Arrival, signature: Option<&Signature>) -> bool {
         match signature {
             None => arrival.header.options.md5.is_none(),

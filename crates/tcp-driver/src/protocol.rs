@@ -90,7 +90,7 @@ struct Known {
 }
 
 impl Tcp {
-    /// A stack with these addresses.
+    /// Creates a stack with these addresses.
     pub fn new(config: TcpConfig, secret: HostSecret, addresses: Vec<LocalAddress>) -> Self {
         let key = secret.table_key();
         Self {
@@ -173,24 +173,24 @@ impl Tcp {
             || self.held.is_some() && !is_group(ip) && !ip.is_unspecified()
     }
 
-    /// Whether packets from a host outside may have this source, as far as the stack's own addresses
-    /// and networks tell.
+    /// Returns whether packets from a host outside may have this source, as far as the stack's own
+    /// addresses and networks tell.
     fn is_foreign_host(&self, source: IpAddr) -> bool {
         !self.broadcasts.contains(&source) && !self.addresses.iter().any(|address| address.ip == source)
     }
 
-    /// The route of a packet that is dropped, which is counted.
+    /// Returns the route of a packet that is dropped, which is counted.
     fn dropped(&self, reason: Count) -> Route {
         self.counters.add(reason);
         Route::Unknown
     }
 
-    /// The device of an address of the stack; the first one if it is none.
+    /// Returns the device of an address of the stack; the first one if it is none.
     fn device_of(&self, ip: Option<IpAddr>) -> usize {
         self.addresses.iter().find(|address| Some(address.ip) == ip).map_or(0, |address| address.device)
     }
 
-    /// The next datagram that leaves, and its device.
+    /// Returns the next datagram that leaves, and its device.
     fn poll_datagram(&mut self, out: &mut SuperPacket) -> Option<usize> {
         loop {
             let packet = self.udp.pop_outgoing()?;
@@ -206,7 +206,7 @@ impl Tcp {
         self.by_tuple.contains(tuple) || self.time_waits.contains(tuple)
     }
 
-    /// The local address and port of a connection to `remote` from `device`.
+    /// Returns the local address and port of a connection to `remote` from `device`.
     fn choose_local(&mut self, wanted: Option<SocketAddr>, remote: SocketAddr, device: usize) -> Option<Tuple> {
         let suits = |address: &&LocalAddress| address.device == device && address.ip.is_ipv4() == remote.is_ipv4();
         let ip = match wanted.map(|wanted| wanted.ip()).filter(|ip| !ip.is_unspecified()) {
@@ -236,7 +236,7 @@ impl Tcp {
         self.note_own(tuple);
     }
 
-    /// The configuration of connections whose segments carry digests with this key.
+    /// Returns the configuration of connections whose segments carry digests with this key.
     fn config_with(&self, md5: Option<&Md5Key>) -> Arc<TcpConfig> {
         match md5 {
             None => Arc::clone(&self.config),
@@ -259,7 +259,8 @@ impl Tcp {
         key.map(Signature::new)
     }
 
-    /// Whether this SYN begins a connection: its port listens, and a connection in TIME-WAIT gives way.
+    /// Returns whether this SYN begins a connection: its port listens, and a connection in
+    /// TIME-WAIT gives way.
     fn begins(&self, now: Instant, arrival: &Arrival) -> bool {
         let gives_way = |time_wait: &TimeWait| time_wait.may_be_replaced(now, arrival);
         listen::judge(arrival.header.flags) == Listening::Begins
@@ -267,15 +268,15 @@ impl Tcp {
             && self.time_waits.get(&arrival.tuple).is_none_or(gives_way)
     }
 
-    /// Whether a segment of no connection with these addresses and ports comes to a port that
-    /// listens.
+    /// Returns whether a segment of no connection with these addresses and ports comes to a port
+    /// that listens.
     fn listens(&self, tuple: &Tuple) -> bool {
         self.held.is_some() || self.listeners.contains(tuple.local.port())
     }
 
-    /// Whether a packet that comes from outside says that this host has sent it, which it has not, or
-    /// that a whole network has: RFC 1122, section 3.2.1.3, lets no host answer it. A connection of the
-    /// stack to itself has both directions here.
+    /// Returns whether a packet that comes from outside says that this host has sent it, which it
+    /// has not, or that a whole network has: RFC 1122, section 3.2.1.3, lets no host answer it. A
+    /// connection of the stack to itself has both directions here.
     fn is_forged(&self, tuple: &Tuple) -> bool {
         let source = tuple.remote.ip();
         let is_invalid = source == tuple.local.ip() || !self.is_foreign_host(source);

@@ -22,7 +22,7 @@ use crate::layers::{Layers, cipher_work};
 /// so many bytes. With more, processors would share short transfers less evenly.
 const JOB_WORK: usize = 16 << 10;
 
-/// Bytes of the application in a job, unless a single record is longer.
+/// Returns the number of bytes of the application in a job, unless a single record is longer.
 const fn job_len(layer: CipherLayer) -> usize {
     JOB_WORK / cipher_work(layer)
 }
@@ -115,7 +115,7 @@ pub(crate) enum Finished {
 }
 
 impl RecordJob {
-    /// Bytes of the application, at most.
+    /// Returns the number of bytes of the application, at most.
     pub fn data_len(&self) -> usize {
         match &self.content {
             Content::Seal { len, .. } | Content::Open { len, .. } => *len,
@@ -160,7 +160,7 @@ impl Job for RecordJob {
     }
 }
 
-/// The bytes from `start` to `end` of all pieces.
+/// Returns the bytes from `start` to `end` of all pieces.
 fn parts(pieces: &[Bytes], start: usize, end: usize) -> impl Iterator<Item = &[u8]> + Clone {
     let mut at = 0;
     pieces.iter().filter_map(move |piece| {
@@ -172,7 +172,7 @@ fn parts(pieces: &[Bytes], start: usize, end: usize) -> impl Iterator<Item = &[u
 }
 
 impl Records {
-    /// `None` if the stack has no cipher. `salt` must differ from connection to connection.
+    /// Returns `None` if the stack has no cipher. `salt` must differ from connection to connection.
     pub(crate) fn new(layers: Option<&Arc<Layers>>, salt: impl FnOnce() -> Salt) -> Option<Box<Self>> {
         let layers = Arc::clone(layers?);
         let layer = layers.stack().cipher?;
@@ -180,10 +180,10 @@ impl Records {
         Some(Box::new(Self { layers, layer, salt: salt(), sealing, opening, has_opened_last: false }))
     }
 
-    /// The next job.
+    /// Returns the next job.
     ///
     /// # Errors
-    /// If the peer has sent no valid record.
+    /// Fails if the peer has sent no valid record.
     pub(crate) fn poll_job(
         &mut self,
         connection: &mut Connection,
@@ -321,12 +321,12 @@ impl Records {
         Finished::Going
     }
 
-    /// Whether everything that was written is in the connection, and the end, too.
+    /// Returns whether everything that was written is in the connection, and the end, too.
     pub(crate) fn has_sent_end(&self) -> bool {
         self.sealing.has_sent_end()
     }
 
-    /// Whether more of what the peer has sent will be passed on.
+    /// Returns whether more of what the peer has sent will be passed on.
     pub(crate) fn is_passing(&self, connection: &Connection) -> bool {
         let has_unread_end = connection.close_reason() == Some(CloseReason::Finished) && !self.opening.is_fin_read;
         self.opening.in_jobs > 0 || connection.readable() > 0 || has_unread_end
@@ -355,7 +355,7 @@ impl Sealing {
 }
 
 impl Opening {
-    /// The next record that has arrived. Errors repeat.
+    /// Returns the next record that has arrived. Errors repeat.
     fn next_record(
         &mut self,
         connection: &mut Connection,

@@ -23,19 +23,20 @@ impl Shard {
     /// Driver `index` of `count`.
     ///
     /// # Panics
-    /// If there is no such driver.
+    /// Panics if there is no such driver.
     pub const fn new(index: usize, count: usize) -> Self {
         assert!(index < count, "there is no such driver");
         Self { index, count }
     }
 
-    /// Whether it has the connections with these addresses and ports.
+    /// Returns whether it has the connections with these addresses and ports.
     pub fn owns(&self, tuple: &Tuple) -> bool {
         self.count == 1 || of(tuple, self.count) == self.index
     }
 }
 
-/// The index of the driver, of `count`, that has the connections with these addresses and ports.
+/// Returns the index of the driver, of `count`, that has the connections with these addresses and
+/// ports.
 pub fn of(tuple: &Tuple, count: usize) -> usize {
     // The sum is the same if the ends are exchanged. It is not secret: a peer that loads one driver more
     // than the others could send it more as well.

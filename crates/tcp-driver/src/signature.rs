@@ -13,7 +13,7 @@ impl Signature {
         Self { key: key.clone() }
     }
 
-    /// Whether a segment that has arrived has the right digest.
+    /// Returns whether a segment that has arrived has the right digest.
     pub(crate) fn verifies(&self, tuple: &Tuple, segment: &[u8]) -> bool {
         self.key.verifies(tuple, segment)
     }

@@ -95,7 +95,7 @@ impl Transparent {
         Self { bounds, state: Mutex::new(state) }
     }
 
-    /// Whether packets with these addresses and ports are the stack's. Any thread may ask.
+    /// Returns whether packets with these addresses and ports are the stack's. Any thread may ask.
     pub fn owns(&self, tuple: &Tuple) -> bool {
         lock(&self.state).own.contains(tuple)
     }
@@ -107,13 +107,13 @@ impl Transparent {
         own.map(|last| *last = dscp).is_some()
     }
 
-    /// The DSCP of the last packet that was [taken](Self::takes) with these addresses and ports; 0 before one.
-    /// `None` if they are not the stack's.
+    /// Returns the DSCP of the last packet that was [taken](Self::takes) with these addresses and
+    /// ports; 0 before one. Returns `None` if they are not the stack's.
     pub fn dscp_of_peer(&self, tuple: &Tuple) -> Option<u8> {
         lock(&self.state).own.get(tuple).copied()
     }
 
-    /// Whether one more SYN can be held.
+    /// Returns whether one more SYN can be held.
     pub fn has_space(&self) -> bool {
         self.has_space_in(&lock(&self.state))
     }
@@ -127,7 +127,7 @@ impl Transparent {
         lock(&self.state).own.len()
     }
 
-    /// The SYN that has waited for longest; `None` if the stack has ended.
+    /// Returns the SYN that has waited for longest; `None` if the stack has ended.
     pub fn poll_opening(&self, waker: &Waker) -> Poll<Option<Opening>> {
         let mut state = lock(&self.state);
         if let Some(opening) = state.waiting.pop_front() {
@@ -233,8 +233,9 @@ impl HeldSyns {
         self.by_tuple.contains(tuple)
     }
 
-    /// Holds a SYN, or the repetition of one, which counts: a peer that repeats it asks no more for ECN
-    /// (RFC 3168, section 6.1.1.1), and may have begun anew. False if there is no space.
+    /// Holds a SYN, or the repetition of one, which counts: a peer that repeats it asks no more for
+    /// ECN (RFC 3168, section 6.1.1.1), and may have begun anew. Returns false if there is no
+    /// space.
     pub(crate) fn hold(&mut self, socket: usize, batch: Received, arrival: &Arrival) -> bool {
         let dscp = wire::ip::Packet::parse(batch.packet()).map_or(0, |ip| ip.dscp);
         let held = Held { batch, socket };
@@ -250,7 +251,7 @@ impl HeldSyns {
         has_space
     }
 
-    /// The next decision, and the SYN that it is about.
+    /// Returns the next decision, and the SYN that it is about.
     pub(crate) fn pop_decided(&mut self) -> Option<(Held, Decision)> {
         let (tuple, decision) = self.shared.pop_decision()?;
         let held = self.by_tuple.remove(&tuple).expect("a SYN is held until its decision");

@@ -103,7 +103,7 @@ impl UdpHost {
     /// Binds `port`; zero lets the host choose. It is free again when the [`UdpPort`] is dropped.
     ///
     /// # Errors
-    /// If it is bound, or none is free.
+    /// Fails if it is bound, or none is free.
     pub fn bind(self: &Arc<Self>, port: u16) -> Result<UdpPort, UdpError> {
         let mut ports = lock(&self.ports);
         let port = match port {
@@ -149,12 +149,12 @@ impl UdpHost {
         Some(if is_taken { Count::Datagrams } else { Count::QueueDrops })
     }
 
-    /// Whether a datagram waits to be sent.
+    /// Returns whether a datagram waits to be sent.
     pub(crate) fn has_outgoing(&self) -> bool {
         self.has_outgoing.load(Ordering::Acquire)
     }
 
-    /// The next packet to send, whole.
+    /// Returns the next packet to send, whole.
     pub(crate) fn pop_outgoing(&self) -> Option<Vec<u8>> {
         let mut outgoing = lock(&self.outgoing);
         let packet = outgoing.pop_front();
@@ -164,7 +164,7 @@ impl UdpHost {
 }
 
 impl Port {
-    /// False if too many wait, and it is dropped.
+    /// Returns false if too many wait, and it is dropped.
     fn deliver(&self, datagram: Datagram) -> bool {
         let mut state = lock(&self.state);
         if state.received.len() >= RECEIVED_MAX || state.bytes + datagram.data.len() > RECEIVED_BYTES_MAX {
@@ -196,7 +196,7 @@ impl UdpPort {
         self.port
     }
 
-    /// The next datagram.
+    /// Returns the next datagram.
     pub fn poll_receive(&self, waker: &Waker) -> Poll<Datagram> {
         let mut state = lock(&self.state.state);
         match state.received.pop_front() {
@@ -214,7 +214,7 @@ impl UdpPort {
     /// Sends a datagram from `local`, an address of the stack. The caller wakes the driver.
     ///
     /// # Errors
-    /// If it is too large, or too many wait.
+    /// Fails if it is too large, or too many wait.
     pub fn send(&self, local: IpAddr, remote: SocketAddr, data: &[u8]) -> Result<(), UdpError> {
         if data.len() > DATAGRAM_MAX {
             return Err(UdpError::TooLarge);

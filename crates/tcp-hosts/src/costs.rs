@@ -45,7 +45,7 @@ impl SegmentCost {
     }
 }
 
-/// The time of so many bytes.
+/// Returns the time of so many bytes.
 pub(crate) fn bytes(byte_ps: u64, len: usize) -> Duration {
     Duration::from_nanos(byte_ps.saturating_mul(len as u64) / 1000)
 }

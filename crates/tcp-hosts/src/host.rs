@@ -49,7 +49,7 @@ pub struct HostConfig {
 }
 
 impl HostConfig {
-    /// A host that costs no time, with one processor, and to which no other can connect.
+    /// Creates a host that costs no time, with one processor, and to which no other can connect.
     pub fn new(address: IpAddr, tcp: TcpConfig) -> Self {
         Self {
             address,
@@ -114,11 +114,11 @@ impl WeakMachine {
 }
 
 impl Host {
-    /// A host called `name`. Its processes run as long as the simulation.
+    /// Creates a host called `name`. Its processes run as long as the simulation.
     ///
     /// # Panics
-    /// If the model already has a component of this name, if there is no processor, or if there are
-    /// security layers for processors that take turns.
+    /// Panics if the model already has a component of this name, if there is no processor, or if
+    /// there are security layers for processors that take turns.
     pub fn new(sim: &Sim, name: &str, config: HostConfig) -> Self {
         let HostConfig { address, listening, tcp, layers, costs, processors, interrupts_max, limits } = config;
         let mut secret = sim.stream(&format!("{name} secret")).into_rng();
@@ -156,7 +156,7 @@ impl Host {
     /// Connects to `remote`, and waits until the peer has answered.
     ///
     /// # Errors
-    /// If the peer refuses or does not answer.
+    /// Fails if the peer refuses or does not answer.
     pub async fn connect(&self, remote: SocketAddr) -> Result<Stream, Closed> {
         self.inner.call_to_write().await;
         let runtime = HostRuntime(Rc::clone(&self.inner));
@@ -165,10 +165,10 @@ impl Host {
         Ok(Stream::new(Rc::clone(&self.inner), handle))
     }
 
-    /// The next connection of a peer.
+    /// Returns the next connection of a peer.
     ///
     /// # Panics
-    /// If the host does not listen.
+    /// Panics if the host does not listen.
     pub async fn accept(&self) -> Stream {
         let runtime = HostRuntime(Rc::clone(&self.inner));
         let port = self.inner.listening.as_ref().expect("the host listens");
@@ -200,10 +200,10 @@ impl Host {
 /// of so many bytes: with the headers and the padding of its frames or cells.
 ///
 /// # Errors
-/// If the configuration of the lines is invalid.
+/// Fails if the configuration of the lines is invalid.
 ///
 /// # Panics
-/// If the model already has lines of this name.
+/// Panics if the model already has lines of this name.
 pub fn connect(
     sim: &Sim,
     name: &str,

@@ -155,7 +155,7 @@ impl Stall {
     /// Counts a turn.
     ///
     /// # Panics
-    /// If there were too many at this time.
+    /// Panics if there were too many at this time.
     pub(crate) fn count(&self, now: Instant) {
         let turns = if now > self.last.replace(now) { 0 } else { self.turns.get() + 1 };
         self.turns.set(turns);

@@ -257,7 +257,7 @@ impl Steps {
         self.run_driver();
     }
 
-    /// Where work that needs no connection is done.
+    /// Returns where work that needs no connection is done.
     const fn stage(&self, kind: Kind, own: usize) -> On {
         if self.division.shares_stages { On::Any(kind) } else { On::This(own) }
     }
@@ -270,7 +270,7 @@ impl Steps {
     }
 }
 
-/// The bytes of data in each packet.
+/// Returns the bytes of data in each packet.
 fn lens(planned: &Planned<Tcp, SealedPackets>) -> impl Iterator<Item = usize> + '_ {
     planned.packets.iter().map(|packet| data_len(packet))
 }

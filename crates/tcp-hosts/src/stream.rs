@@ -23,7 +23,7 @@ impl Stream {
     /// which the driver fills it in its turns.
     ///
     /// # Errors
-    /// If the connection has ended.
+    /// Fails if the connection has ended.
     pub async fn write(&self, bytes: Bytes) -> Result<(), WriteError> {
         self.host.call_to_write().await;
         let left = RefCell::new(bytes);
@@ -33,20 +33,20 @@ impl Stream {
         Ok(())
     }
 
-    /// The next received bytes, at most `len_max`; `None` at the end of the peer's stream.
+    /// Returns the next received bytes, at most `len_max`; `None` at the end of the peer's stream.
     ///
     /// # Errors
-    /// If the connection has ended before the peer's stream has.
+    /// Fails if the connection has ended before the peer's stream has.
     pub async fn read(&self, len_max: usize) -> Result<Option<Bytes>, Closed> {
         let bytes = self.host.wait_until(|waker| self.handle.poll_read(len_max, waker)).await?;
         self.host.call_to_read().await;
         Ok(bytes)
     }
 
-    /// Reads exactly `len` bytes and drops them. False if the peer's stream ends before.
+    /// Reads exactly `len` bytes and drops them. Returns false if the peer's stream ends before.
     ///
     /// # Errors
-    /// If the connection has ended before the peer's stream has.
+    /// Fails if the connection has ended before the peer's stream has.
     pub async fn read_exact(&self, len: usize) -> Result<bool, Closed> {
         let mut left = len;
         while left > 0 {

@@ -112,7 +112,7 @@ impl Turns {
         self.driver.borrow().connections().map(tcp_driver::TcpConnection::tcp).for_each(look);
     }
 
-    /// The processor that takes interrupts, and whose applications read.
+    /// Returns the processor that takes interrupts, and whose applications read.
     fn receiving(&self) -> &Processor {
         self.receiving.as_ref().map_or(&self.sending, |receiving| &receiving.processor)
     }
@@ -121,7 +121,7 @@ impl Turns {
         if side == Side::Receiving { self.receiving() } else { &self.sending }
     }
 
-    /// Whether this side takes interrupts, and one is due.
+    /// Returns whether this side takes interrupts, and one is due.
     fn is_interrupted(&self, side: Side) -> bool {
         let takes = side == Side::Receiving || self.receiving.is_none();
         takes && !self.queues.delivered.borrow().is_empty()

@@ -51,7 +51,7 @@ enum Kind {
 }
 
 impl IpDevice {
-    /// A TUN device of the kernel, on which the stack has `address`.
+    /// Creates a TUN device of the kernel, on which the stack has `address`.
     pub fn kernel(tun: Tun, address: IpAddr) -> Self {
         Self::new(Kind::Kernel(tun), address, None)
     }
@@ -60,13 +60,13 @@ impl IpDevice {
         Self { kind, address, queues: Vec::new(), ethernet, networks: Vec::new(), counters: Arc::default() }
     }
 
-    /// A device in memory, on which the stack has `address`.
+    /// Creates a device in memory, on which the stack has `address`.
     pub fn memory(tun: MemoryTun, address: IpAddr) -> Self {
         Self::new(Kind::Memory(tun), address, None)
     }
 
-    /// A share of a TUN device that another thread reads, for a
-    /// [transparent stack](crate::TcpStackConfig::transparent).
+    /// Creates a share of a TUN device that another thread reads, for a [transparent
+    /// stack](crate::TcpStackConfig::transparent).
     pub fn port(port: PacketPort) -> Self {
         Self::new(Kind::Port(port), IpAddr::V4(Ipv4Addr::UNSPECIFIED), None)
     }
@@ -107,26 +107,26 @@ impl IpDevice {
         Self { counters: Arc::clone(counters), ..device }
     }
 
-    /// A TAP device of the kernel, on whose link the stack is a host.
+    /// Creates a TAP device of the kernel, on whose link the stack is a host.
     ///
     /// # Errors
-    /// If `config` has too many routes.
+    /// Fails if `config` has too many routes.
     pub fn tap(tap: Tap, config: &EthernetConfig) -> Result<Self, EthernetError> {
         Self::ethernet(Kind::Tap(tap), config)
     }
 
-    /// An Ethernet interface of the kernel, on whose link the stack is a host of its own.
+    /// Creates an Ethernet interface of the kernel, on whose link the stack is a host of its own.
     ///
     /// # Errors
-    /// If `config` has too many routes.
+    /// Fails if `config` has too many routes.
     pub fn interface(socket: PacketSocket, config: &EthernetConfig) -> Result<Self, EthernetError> {
         Self::ethernet(Kind::Interface(socket), config)
     }
 
-    /// A device in memory that carries Ethernet frames, on whose link the stack is a host.
+    /// Creates a device in memory that carries Ethernet frames, on whose link the stack is a host.
     ///
     /// # Errors
-    /// If `config` has too many routes.
+    /// Fails if `config` has too many routes.
     pub fn memory_ethernet(tun: MemoryTun, config: &EthernetConfig) -> Result<Self, EthernetError> {
         Self::ethernet(Kind::Memory(tun), config)
     }
@@ -183,7 +183,7 @@ impl IpDevice {
         sent
     }
 
-    /// Whether its packets stay in this process.
+    /// Returns whether its packets stay in this process.
     pub(crate) fn is_in_memory(&self) -> bool {
         matches!(self.kind, Kind::Memory(_))
     }
@@ -230,7 +230,7 @@ fn write_pieces<'a>(
     tun.write(&all[..count])
 }
 
-/// The reason for which the kernel does not take a packet.
+/// Returns the reason for which the kernel does not take a packet.
 fn send_error(error: &io::Error) -> SendError {
     match error.kind() {
         io::ErrorKind::WouldBlock => SendError::WouldBlock,

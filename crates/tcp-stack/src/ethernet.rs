@@ -47,10 +47,11 @@ impl std::fmt::Display for EthernetError {
 impl std::error::Error for EthernetError {}
 
 impl EthernetConfig {
-    /// An end with these addresses and the lengths of their networks, and a random Ethernet address.
+    /// Creates an end with these addresses and the lengths of their networks, and a random Ethernet
+    /// address.
     ///
     /// # Errors
-    /// If a length is impossible, or the system gives no random bytes.
+    /// Fails if a length is impossible, or the system gives no random bytes.
     pub fn new(addresses: &[(IpAddr, u8)]) -> Result<Self, EthernetError> {
         let mut mac = [0; 6];
         net::os_random(&mut mac).map_err(EthernetError::Random)?;
@@ -74,19 +75,19 @@ impl EthernetConfig {
     /// Sends packets for a network to this router.
     ///
     /// # Errors
-    /// If the length is impossible.
+    /// Fails if the length is impossible.
     pub fn with_route(mut self, network: IpAddr, len: u8, router: IpAddr) -> Result<Self, EthernetError> {
         let prefix = Prefix::new(network, len).ok_or(EthernetError::PrefixLength(network, len))?;
         self.routers.push((prefix, router));
         Ok(self)
     }
 
-    /// The networks on the link.
+    /// Returns the networks on the link.
     pub(crate) fn networks(&self) -> impl Iterator<Item = Prefix> {
         self.addresses.iter().map(|(_, prefix)| *prefix)
     }
 
-    /// The first address.
+    /// Returns the first address.
     pub(crate) fn address(&self) -> Option<IpAddr> {
         self.addresses.first().map(|(ip, _)| *ip)
     }
@@ -115,7 +116,8 @@ impl Ethernet {
         lock(&self.interface)
     }
 
-    /// Where the IP packet in a frame begins, if there is one for this host; otherwise what became of it.
+    /// Returns where the IP packet in a frame begins, if there is one for this host; otherwise what
+    /// became of it.
     pub(crate) fn receive(&self, frame: &[u8]) -> Result<usize, Count> {
         match self.interface().handle_frame(self.clock.now(), frame) {
             Frame::Packet(start) => Ok(start),
@@ -126,8 +128,8 @@ impl Ethernet {
         }
     }
 
-    /// The Ethernet header of a packet that is sent now. `None` if it waits for its neighbour. The first
-    /// piece has its IP header.
+    /// Returns the Ethernet header of a packet that is sent now. Returns `None` if it waits for its
+    /// neighbour. The first piece has its IP header.
     pub(crate) fn header_of<'a>(
         &self,
         offload: Offload,

@@ -29,7 +29,7 @@ impl TcpListener {
         Self { handle }
     }
 
-    /// The next connection of a peer. Waits for one.
+    /// Returns the next connection of a peer. Waits for one.
     ///
     /// # Errors
     /// [`Closed::NotListening`] if the listener or the stack is closed.
@@ -61,7 +61,8 @@ impl TcpListener {
         Incoming { listener: self }
     }
 
-    /// The port, with the unspecified address: it listens on all addresses of the stack, of both families.
+    /// Returns the port, with the unspecified address: it listens on all addresses of the stack, of
+    /// both families.
     pub fn local_addr(&self) -> SocketAddr {
         SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), self.handle.port())
     }

@@ -39,7 +39,7 @@ struct Waiting {
 }
 
 impl PacketPort {
-    /// A share of `tun`.
+    /// Creates a share of `tun`.
     pub fn new(tun: Tun) -> Self {
         Self { tun, waiting: Arc::default() }
     }

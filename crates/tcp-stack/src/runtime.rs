@@ -29,7 +29,7 @@ impl TcpRuntime {
         Self(drivers.clone())
     }
 
-    /// The time on the drivers' clock after `wait`.
+    /// Returns the time on the drivers' clock after `wait`.
     pub(crate) fn deadline_after(&self, wait: Duration) -> units::Instant {
         self.0.now() + wait.into()
     }

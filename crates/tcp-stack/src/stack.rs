@@ -40,7 +40,7 @@ pub struct TcpStackConfig {
 }
 
 impl TcpStackConfig {
-    /// A stack that has `addresses` on `device`.
+    /// Creates a stack that has `addresses` on `device`.
     pub fn new(device: IpDevice, addresses: &[IpAddr]) -> Self {
         let mut config = Self {
             devices: Vec::new(),
@@ -55,9 +55,9 @@ impl TcpStackConfig {
         config.with_device(device, addresses)
     }
 
-    /// A transparent stack, which has all addresses on `device`: it connects from any, and
-    /// [`next_opening`](TcpStack::next_opening) returns each attempt of a peer to connect, to any port,
-    /// before it is answered.
+    /// Creates a transparent stack, which has all addresses on `device`: it connects from any, and
+    /// [`next_opening`](TcpStack::next_opening) returns each attempt of a peer to connect, to any
+    /// port, before it is answered.
     pub fn transparent(device: IpDevice, bounds: TransparentBounds) -> Self {
         Self { transparent: Some(bounds), ..Self::new(device, &[]) }
     }
@@ -152,7 +152,8 @@ impl TcpStack {
     /// Starts a stack.
     ///
     /// # Errors
-    /// If the configuration is invalid, or the system refuses a poll, a thread or random bytes.
+    /// Fails if the configuration is invalid, or the system refuses a poll, a thread or random
+    /// bytes.
     pub fn start(config: TcpStackConfig) -> Result<Self, StartError> {
         config.check_layers()?;
         config.check_transparent()?;
@@ -197,7 +198,7 @@ impl TcpStack {
     /// Connects to `remote`. Waits until the peer has answered.
     ///
     /// # Errors
-    /// If the peer refuses or does not answer, or no device has an address of its family.
+    /// Fails if the peer refuses or does not answer, or no device has an address of its family.
     pub fn connect(&self, remote: SocketAddr) -> Result<TcpStream, Closed> {
         self.finish_connect(self.begin_connect(remote, Connect::default())?, None)
     }
@@ -277,7 +278,7 @@ impl TcpStack {
     /// Accepts connections to `port` on all addresses of the stack; zero lets the stack choose.
     ///
     /// # Errors
-    /// If the port has a listener, none is free, or the stack is closed.
+    /// Fails if the port has a listener, none is free, or the stack is closed.
     pub fn listen(&self, port: u16) -> Result<TcpListener, ListenError> {
         self.listen_with(port, Listen::default())
     }
@@ -295,7 +296,7 @@ impl TcpStack {
     /// Binds a UDP port on all addresses of the stack; zero lets the stack choose.
     ///
     /// # Errors
-    /// If it is bound, or none is free.
+    /// Fails if it is bound, or none is free.
     pub fn bind_udp(&self, port: u16) -> Result<UdpPort, UdpError> {
         Ok(UdpPort {
             port: self.udp.bind(port)?,
@@ -305,13 +306,14 @@ impl TcpStack {
         })
     }
 
-    /// How often something has happened beside the connections, or to a packet that was read: each packet
-    /// counts as [`Count::Read`] and, once it is processed, as one of [`Count::FATES`].
+    /// Returns how often something has happened beside the connections, or to a packet that was
+    /// read: each packet counts as [`Count::Read`] and, once it is processed, as one of
+    /// [`Count::FATES`].
     pub fn count_of(&self, count: Count) -> u64 {
         self.counters.of(count)
     }
 
-    /// The number of connections, including those that are closing.
+    /// Returns the number of connections, including those that are closing.
     pub fn connection_count(&self) -> usize {
         self.drivers.connection_count()
     }

@@ -70,15 +70,15 @@ impl TcpStream {
         self.handle.local().expect("a connected stream has been seen by its driver")
     }
 
-    /// The peer's address.
+    /// Returns the peer's address.
     pub fn peer_addr(&self) -> SocketAddr {
         self.handle.remote()
     }
 
-    /// The next received bytes, without a copy; `None` at the end of the peer's stream.
+    /// Returns the next received bytes, without a copy; `None` at the end of the peer's stream.
     ///
     /// # Errors
-    /// If the connection ends before.
+    /// Fails if the connection ends before.
     pub fn read_chunk(&self) -> Result<Option<Bytes>, Closed> {
         if let Some(rest) = self.take_rest() {
             return Ok(Some(rest));
@@ -95,7 +95,7 @@ impl TcpStream {
     /// Writes all of `bytes`, without a copy. Waits while the peer does not take more.
     ///
     /// # Errors
-    /// If the stream was finished, or the connection has ended.
+    /// Fails if the stream was finished, or the connection has ended.
     pub fn write_chunk(&self, mut bytes: Bytes) -> Result<(), WriteError> {
         while !bytes.is_empty() {
             let written = self.wait(|waker| self.handle.poll_write(&mut bytes, waker));
@@ -133,7 +133,7 @@ impl TcpStream {
     /// Sets the code point of differentiated services (RFC 2474) of the packets that leave from now on.
     ///
     /// # Panics
-    /// If it has more than six bits.
+    /// Panics if it has more than six bits.
     pub fn set_dscp(&self, dscp: u8) {
         self.handle.set_dscp(dscp);
     }
@@ -149,8 +149,8 @@ impl TcpStream {
         self.write_timeout.set(timeout);
     }
 
-    /// The state of the connection and its counters; after its end, the last. `None` if the stack ended
-    /// first.
+    /// Returns the state of the connection and its counters; after its end, the last. Returns
+    /// `None` if the stack ended first.
     pub fn info(&self) -> Option<TcpInfo> {
         let question = self.handle.ask_info();
         self.wait(|waker| self.handle.poll_info(question, waker)).flatten()
@@ -202,7 +202,7 @@ pub(crate) fn write_error(error: WriteError) -> io::Error {
     }
 }
 
-/// The error of a socket of the kernel for the same reason.
+/// Returns the error of a socket of the kernel for the same reason.
 pub(crate) fn io_error(closed: Closed) -> io::Error {
     let kind = match &closed {
         Closed::Tcp(CloseReason::Reset) => io::ErrorKind::ConnectionReset,

@@ -29,22 +29,22 @@ impl fmt::Debug for Opening {
 }
 
 impl Opening {
-    /// The peer's address.
+    /// Returns the peer's address.
     pub const fn source(&self) -> SocketAddr {
         self.handle.source()
     }
 
-    /// Where the peer wants to connect to.
+    /// Returns where the peer wants to connect to.
     pub const fn destination(&self) -> SocketAddr {
         self.handle.destination()
     }
 
-    /// Whether the peer asks for explicit congestion notification (RFC 3168).
+    /// Returns whether the peer asks for explicit congestion notification (RFC 3168).
     pub const fn asks_for_ecn(&self) -> bool {
         self.handle.asks_for_ecn()
     }
 
-    /// The code point of differentiated services of the peer's SYN (RFC 2474).
+    /// Returns the code point of differentiated services of the peer's SYN (RFC 2474).
     pub const fn dscp(&self) -> u8 {
         self.handle.dscp()
     }
@@ -52,7 +52,7 @@ impl Opening {
     /// Answers the peer, and waits until it has completed the handshake.
     ///
     /// # Errors
-    /// If the peer has given up meanwhile, or the stack is closed.
+    /// Fails if the peer has given up meanwhile, or the stack is closed.
     pub async fn accept(self) -> Result<TcpStream, Closed> {
         self.accept_with_dscp(0).await
     }
@@ -64,7 +64,7 @@ impl Opening {
     /// As [`accept`](Self::accept).
     ///
     /// # Panics
-    /// If it has more than six bits.
+    /// Panics if it has more than six bits.
     pub async fn accept_with_dscp(self, dscp: u8) -> Result<TcpStream, Closed> {
         let handle = self.handle.accept_with_dscp(dscp);
         poll_fn(|context| handle.poll_connected(context.waker())).await?;
@@ -89,19 +89,19 @@ impl Opening {
 
 /// Calls of a [transparent stack](crate::TcpStackConfig::transparent).
 impl TcpStack {
-    /// The next attempt of a peer to connect. Waits for one.
+    /// Returns the next attempt of a peer to connect. Waits for one.
     ///
     /// # Errors
-    /// If the stack is closed or not transparent, or the placement is inline.
+    /// Fails if the stack is closed or not transparent, or the placement is inline.
     pub async fn next_opening(&self) -> Result<Opening, Closed> {
         TcpRuntime::new(&self.drivers).can_async()?;
         let transparent = self.transparent()?;
         poll_fn(|context| self.poll_opening(transparent, context.waker())).await
     }
 
-    /// Whether a packet with these addresses and ports is for this stack: of one of its connections, or of
-    /// an attempt that waits. A SYN that may begin one is for it if the caller says so. False if the stack is
-    /// not transparent.
+    /// Returns whether a packet with these addresses and ports is for this stack: of one of its
+    /// connections, or of an attempt that waits. A SYN that may begin one is for it if the caller
+    /// says so. Returns false if the stack is not transparent.
     pub fn owns(&self, source: SocketAddr, destination: SocketAddr) -> bool {
         let tuple = Tuple { local: destination, remote: source };
         self.transparent.as_ref().is_some_and(|transparent| transparent.owns(&tuple))
@@ -113,13 +113,13 @@ impl TcpStack {
         self.transparent.as_ref().is_some_and(|transparent| transparent.takes(&tuple, dscp))
     }
 
-    /// The code point of the last packet with these addresses that was [taken](Self::takes). `None` if they are
-    /// not the stack's.
+    /// Returns the code point of the last packet with these addresses that was
+    /// [taken](Self::takes). Returns `None` if they are not the stack's.
     pub fn dscp_of_peer(&self, source: SocketAddr, destination: SocketAddr) -> Option<u8> {
         self.transparent.as_ref()?.dscp_of_peer(&Tuple { local: destination, remote: source })
     }
 
-    /// Whether one more peer may try to connect: within the bounds of a transparent stack.
+    /// Returns whether one more peer may try to connect: within the bounds of a transparent stack.
     pub fn has_space_for_opening(&self) -> bool {
         self.transparent.as_ref().is_some_and(|transparent| transparent.has_space())
     }

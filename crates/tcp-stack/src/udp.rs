@@ -29,7 +29,7 @@ impl UdpPort {
     /// sent in fragments. It may get lost, as any datagram.
     ///
     /// # Errors
-    /// If it is too large, too many wait, or the stack has no such address.
+    /// Fails if it is too large, too many wait, or the stack has no such address.
     pub fn send_to(&self, data: &[u8], remote: SocketAddr) -> Result<(), UdpError> {
         let local = self.addresses.iter().find(|ip| ip.is_ipv4() == remote.is_ipv4());
         self.port.send(*local.ok_or(UdpError::NoAddress)?, remote, data)?;
@@ -52,8 +52,8 @@ impl UdpPort {
         std::future::poll_fn(|context| self.port.poll_receive(context.waker())).await
     }
 
-    /// The next datagram; waits for it, for at most `timeout` if there is one. `None` then, or if the stack
-    /// is closed.
+    /// Returns the next datagram; waits for it, for at most `timeout` if there is one. `None` then,
+    /// or if the stack is closed.
     pub fn receive(&self, timeout: Option<Duration>) -> Option<Datagram> {
         let deadline = timeout.map(|timeout| self.runtime.deadline_after(timeout));
         self.runtime.block_on(deadline, |waker| self.port.poll_receive(waker))

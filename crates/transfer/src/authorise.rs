@@ -39,11 +39,11 @@ pub trait Authoriser: Send {
     fn complete(&mut self) -> Result<(), String>;
 
     /// Called when the receiver refuses the transfer as a whole after
-    /// [`authorise`](Self::authorise) accepted the sender: nothing was stored. By default nothing
-    /// happens.
+    /// [`authorise`](Self::authorise) accepted the sender: nothing was stored. Not called after
+    /// [`complete`](Self::complete); the default does nothing.
     ///
     /// # Errors
-    /// As [`complete`](Self::complete).
+    /// Same errors as [`complete`](Self::complete).
     fn release(&mut self) -> Result<(), String> {
         Ok(())
     }
@@ -56,7 +56,7 @@ pub struct TicketAuthoriser {
     directory: PathBuf,
     now_unix: u64,
     accepted: Option<String>,
-    /// The key that `authorise` bound the ticket to. None if it was bound before.
+    /// Key that `authorise` bound the ticket to. `None` if it was bound before.
     newly_bound: Option<PublicKey>,
 }
 
@@ -67,20 +67,20 @@ pub struct KeyAuthoriser {
 }
 
 impl TicketAuthoriser {
-    /// Accepts tickets that were issued for `directory` (compared byte by byte) and are valid at
+    /// Creates an authoriser of tickets issued for `directory` (compared byte by byte) and valid at
     /// `now_unix` (seconds since 1970).
     pub fn new(store: TicketStore, directory: PathBuf, now_unix: u64) -> Self {
         Self { store, directory, now_unix, accepted: None, newly_bound: None }
     }
 
-    /// The id of the ticket that the sender proved; `None` until a sender is accepted.
+    /// Returns the id of the ticket that the sender proved; `None` until a sender is accepted.
     pub fn accepted(&self) -> Option<&str> {
         self.accepted.as_deref()
     }
 }
 
 impl KeyAuthoriser {
-    /// Accepts the keys of `list`.
+    /// Creates an authoriser of the keys of `list`.
     pub fn new(list: AllowList) -> Self {
         Self { list }
     }

@@ -1,4 +1,4 @@
-//! Buffers that are filled, passed to a stream without a copy, and reused when the stream has
+//! Buffers that are filled, passed to a stream without a copy, and reused after the stream has
 //! released them.
 
 use std::collections::VecDeque;
@@ -12,17 +12,17 @@ use bytes::{Bytes, BytesMut};
 /// because its user tracks how much of it is filled.
 pub(crate) struct Buffers {
     len: usize,
-    /// Buffers that streams hold, oldest first.
+    /// Buffers held by streams, oldest first.
     in_use: VecDeque<Bytes>,
 }
 
 impl Buffers {
-    /// Buffers of `len` bytes; none yet.
+    /// Creates an empty collection of buffers of `len` bytes.
     pub(crate) fn new(len: usize) -> Self {
         Self { len, in_use: VecDeque::new() }
     }
 
-    /// A buffer with unspecified content.
+    /// Returns a buffer with unspecified content.
     pub(crate) fn take(&mut self) -> BytesMut {
         match self.in_use.pop_front().map(Bytes::try_into_mut) {
             Some(Ok(buffer)) => return buffer,
@@ -32,10 +32,10 @@ impl Buffers {
         BytesMut::zeroed(self.len)
     }
 
-    /// The first `used` bytes of `buffer`, to pass to a stream.
+    /// Returns the first `used` bytes of `buffer`, to pass to a stream.
     ///
     /// # Panics
-    /// If the buffer has fewer.
+    /// Panics if the buffer has fewer.
     pub(crate) fn share(&mut self, buffer: BytesMut, used: usize) -> Bytes {
         let whole = buffer.freeze();
         let front = whole.slice(..used);
@@ -46,7 +46,7 @@ impl Buffers {
     }
 }
 
-/// Buffers of one thread that are kept for reuse. A path with more bytes in flight allocates and
+/// Number of buffers of one thread kept for reuse. A path with more bytes in flight allocates and
 /// frees the rest each time.
 const REUSED_MAX: usize = 64;
 

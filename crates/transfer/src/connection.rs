@@ -18,7 +18,7 @@ pub const CLOSE_CODE: u64 = 0;
 pub struct ConnectionLink(Connection);
 
 impl ConnectionLink {
-    /// A link over `connection`, which stays usable by itself.
+    /// Creates a link over `connection`, which stays usable by itself.
     pub fn new(connection: &Connection) -> Self {
         Self(connection.clone())
     }
@@ -64,24 +64,24 @@ impl Link for ConnectionLink {
     }
 }
 
-/// The control stream of a transfer from the two halves of a bidirectional stream.
+/// Returns the control stream of a transfer from the two halves of a bidirectional stream.
 pub fn control((send, recv): (quic_endpoint::SendStream, quic_endpoint::RecvStream)) -> Control {
     Control { reader: Box::new(recv), writer: Box::new(StreamWriter(send)) }
 }
 
-/// The peer's key, as TLS has authenticated it.
+/// Returns the peer's key, as TLS has authenticated it.
 ///
 /// # Errors
-/// If the peer presented no Ed25519 key.
+/// Fails if the peer presented no Ed25519 key.
 pub fn peer_key(connection: &Connection) -> Result<PublicKey, KeyError> {
     peer_public_key(Some(&connection.peer_identity()))
 }
 
-/// The values that both ends of the connection share, for the ticket's proof. `sender` is the key
-/// of the end that sends files, `receiver` the fingerprint of the other end's.
+/// Returns the values that both ends of the connection share, for the ticket's proof. `sender` is
+/// the key of the end that sends files, `receiver` the fingerprint of the other end's.
 ///
 /// # Errors
-/// If the handshake is not complete, or the connection is parked.
+/// Fails if the handshake is not complete, or the connection is parked.
 pub fn proof_context(
     connection: &Connection,
     sender: PublicKey,

@@ -1,4 +1,4 @@
-//! The control stream: framing, and how a transfer ends.
+//! The control stream: framing, and the end of a transfer.
 
 use std::io::{self, BufReader, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ pub(crate) struct ControlWriter {
     waits: PeerWaits,
 }
 
-/// The stream with the messages that were not handed to it yet.
+/// The stream and the messages not passed to it yet.
 struct Outbox {
     stream: Box<dyn SendStream>,
     queued: Vec<u8>,
@@ -26,7 +26,7 @@ struct Outbox {
 
 /// Events for the coordinating thread of either side.
 pub(crate) enum Input {
-    /// From the peer.
+    /// A message from the peer.
     Message(Message),
     /// The peer's half of the control stream ended or failed; nothing more comes.
     ControlEnded(TransferError),
@@ -41,30 +41,31 @@ impl ControlWriter {
         Self { stream: Mutex::new(Some(Outbox { stream, queued: Vec::new() })), waits: PeerWaits::new() }
     }
 
-    /// The waits for the peer, which end if the transfer is cancelled.
+    /// Returns the tracker of blocking waits for the peer, which end if the transfer is cancelled.
     pub(crate) fn waits(&self) -> &PeerWaits {
         &self.waits
     }
 
-    /// Sends one complete message, after those that are queued. Blocks while flow control allows no
+    /// Sends one complete message, after the queued ones. Blocks while flow control permits no
     /// more.
     pub(crate) fn send(&self, message: &Message) -> Result<(), TransferError> {
         self.write(Some(message), 0)
     }
 
-    /// Queues a message: it leaves with the next one that is sent, with [`flush`](Self::flush), or when
-    /// [`QUEUED_MAX`] bytes wait. Short messages would each cost a packet otherwise. May block as
-    /// [`send`](Self::send).
+    /// Queues a message: it leaves with the next one sent, with [`flush`](Self::flush), or when
+    /// [`QUEUED_MAX`] bytes are queued. Otherwise each short message would cost a packet. May block
+    /// like [`send`](Self::send).
     pub(crate) fn queue(&self, message: &Message) -> Result<(), TransferError> {
         self.write(Some(message), QUEUED_MAX)
     }
 
-    /// Sends what is queued. A thread that queues messages calls it before it waits for anything.
+    /// Sends the queued messages. A thread that queues messages calls it before it waits for
+    /// anything.
     pub(crate) fn flush(&self) -> Result<(), TransferError> {
         self.write(None, 0)
     }
 
-    /// Adds `message`, and hands everything to the stream if it is longer than `keep`.
+    /// Adds `message`, and passes everything to the stream if it is longer than `keep`.
     fn write(&self, message: Option<&Message>, keep: usize) -> Result<(), TransferError> {
         self.waits
             .during(|| {
@@ -85,7 +86,7 @@ impl ControlWriter {
             .map_err(TransferError::Connection)
     }
 
-    /// Ends our half: the peer reads what was sent, then the end.
+    /// Ends our half: the peer reads the sent messages, then the end.
     pub(crate) fn finish(&self) {
         if let Some(mut outbox) = self.stream.lock().unwrap_or_else(PoisonError::into_inner).take() {
             // The connection may be closed already; then the end cannot be sent.
@@ -122,7 +123,8 @@ pub(crate) fn read_messages(reader: Box<dyn Read + Send>, inbox: &Queue<Input>) 
     inbox.close();
 }
 
-/// The next message and those that have arrived with it. An error comes with the messages before it.
+/// Returns the next message and those that arrived with it. An error comes with the messages before
+/// it.
 fn read_batch(reader: &mut BufReader<Box<dyn Read + Send>>) -> Result<Vec<Input>, (Vec<Input>, TransferError)> {
     let mut batch = Vec::new();
     loop {
@@ -140,13 +142,13 @@ fn read_batch(reader: &mut BufReader<Box<dyn Read + Send>>) -> Result<Vec<Input>
     }
 }
 
-/// Whether `bytes` begins with a whole frame, so that reading it does not wait.
+/// Returns whether `bytes` begins with a whole frame, so that reading it does not wait.
 fn has_frame(bytes: &[u8]) -> bool {
     let length = bytes.first_chunk().map(|length| u32::from_be_bytes(*length) as usize);
     length.is_some_and(|length| bytes.len() - 4 >= length)
 }
 
-/// The next message; `None` at an end between two messages.
+/// Returns the next message; `None` at an end between two messages.
 pub(crate) fn read_message(reader: &mut dyn Read) -> Result<Option<Message>, TransferError> {
     let mut length = [0; 4];
     if !read_exact_or_end(reader, &mut length).map_err(TransferError::Connection)? {
@@ -161,7 +163,7 @@ pub(crate) fn read_message(reader: &mut dyn Read) -> Result<Option<Message>, Tra
     Message::decode(&frame).map(Some).map_err(|malformed| TransferError::Protocol(malformed.0))
 }
 
-/// Fills `buffer`; false if the stream ended before its first byte.
+/// Fills `buffer`; returns false if the stream ended before its first byte.
 pub(crate) fn read_exact_or_end(reader: &mut dyn Read, buffer: &mut [u8]) -> io::Result<bool> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -176,7 +178,7 @@ pub(crate) fn read_exact_or_end(reader: &mut dyn Read, buffer: &mut [u8]) -> io:
     Ok(true)
 }
 
-/// The error that a Stop from the peer stands for.
+/// Returns the error that a Stop from the peer stands for.
 fn stopped(code: StopCode, reason: String) -> TransferError {
     match code {
         StopCode::Cancelled => TransferError::CancelledByPeer,
@@ -184,8 +186,8 @@ fn stopped(code: StopCode, reason: String) -> TransferError {
     }
 }
 
-/// The peer's reason for ending the transfer, if it sent one: after `error` ended a data stream or
-/// a write, the control stream may still hold a Stop. Any other error is returned unchanged. The
+/// Returns the reason in the peer's Stop, if it sent one: after `error` ended a data stream or a
+/// write, the control stream may still hold a Stop. Any other error is returned unchanged. The
 /// duration is bounded whatever the peer does.
 pub(crate) fn prefer_peers_reason(error: TransferError, inbox: &Queue<Input>, cancel: &CancelToken) -> TransferError {
     if !matches!(error, TransferError::Connection(_)) {
@@ -209,7 +211,7 @@ pub(crate) fn prefer_peers_reason(error: TransferError, inbox: &Queue<Input>, ca
     })
 }
 
-/// Runs `body`, which learns from its argument when `limit` has passed.
+/// Runs `body` with a function that reports whether `limit` has passed.
 fn within<T>(limit: Duration, body: impl FnOnce(&dyn Fn() -> bool) -> T) -> T {
     let (is_over, is_done) = (AtomicBool::new(false), Queue::<()>::new(1));
     std::thread::scope(|scope| {
@@ -287,8 +289,8 @@ fn wait_for_end(inbox: &Queue<Input>) -> bool {
     })
 }
 
-/// The next event for the coordinating thread, or why it must stop. Returns `None` at intervals, so
-/// that the caller can check other conditions.
+/// Returns the next event for the coordinating thread, or why it must stop. Returns `None` at
+/// intervals, so that the caller can check other conditions.
 pub(crate) fn next_input(inbox: &Queue<Input>, cancel: &CancelToken) -> Result<Option<Input>, TransferError> {
     if cancel.is_cancelled() {
         return Err(TransferError::Cancelled);
@@ -303,25 +305,24 @@ pub(crate) fn next_input(inbox: &Queue<Input>, cancel: &CancelToken) -> Result<O
     }
 }
 
-/// The number of messages from which on no more are read until the coordinating thread has taken some.
-/// The last ones come with what has arrived with them: at most [`READ_LEN`] bytes.
+/// Number of queued messages at which reading pauses until the coordinating thread has taken some.
+/// The last read may exceed it by the messages in [`READ_LEN`] bytes.
 pub(crate) const INBOX_LEN: usize = 64;
 
-/// The bytes of the control stream that are read at a time.
+/// Number of bytes read from the control stream at a time.
 const READ_LEN: usize = 32 * 1024;
 
-/// The bytes of messages that wait to leave together: about a hundred plans or results.
+/// Bytes of messages that wait to leave together: about a hundred plans or results.
 const QUEUED_MAX: usize = 4096;
 
-/// The interval at which a waiting coordinator checks for cancellation.
+/// Interval at which a waiting coordinator checks for cancellation.
 const TICK: Duration = Duration::from_millis(50);
 
-/// The maximum wait for the peer to read the end: two seconds.
+/// Longest wait for the peer to read the end: two seconds.
 const GRACE_TICKS: u32 = 40;
 
-/// The maximum wait for the end of a peer that goes on sending, however slowly.
+/// Longest wait for the end of a peer that keeps sending, however slowly.
 const END_MAX: Duration = Duration::from_secs(5);
 
-/// The maximum number of messages that may be in flight when this side stops; a peer that sends
-/// more is not stopping.
+/// Limit on messages in flight when this side stops; a peer that sends more is not stopping.
 const MESSAGES_AFTER_END_MAX: u32 = 10_000;

@@ -1,19 +1,20 @@
-//! The directories that unfinished transfers have made: append-only files in the directory that is received
-//! into, one for each transfer. A later attempt completes their modes and times, as an uninterrupted
-//! transfer does, and leaves those alone that were there before.
+//! Directories made by unfinished transfers: append-only files in the target directory, one per
+//! transfer. A later attempt completes their modes and times, like an uninterrupted transfer, and
+//! leaves alone those that existed before.
 //!
 //! ```text
 //!   header   "litzdir2" 8
 //!   record   kind 1 | path's length 2 | path | device 8 | inode 8 | check 8
 //! ```
 //!
-//! A directory has an *intent* before it is made, is *made* when its number is known, and is *settled*
-//! when its transfer is complete. A transfer has its file locked. Files that nothing has locked are those of
-//! earlier attempts; if one names a directory of the list, it is taken over. As with the journal of a file,
-//! nothing is synced: a killed process loses no record.
+//! A directory has an *intent* before it is made, is *made* when its number is known, and is
+//! *settled* when its transfer is complete. A transfer keeps its file locked. Unlocked files belong
+//! to earlier attempts; if one names a directory of the list, it is taken over. Like the journal of
+//! a file, it is not synced: a killed process loses no record.
 //!
-//! Other users may write to the directory. So no file counts that another user could have made or written
-//! to, no lock is waited for without a limit, and a transfer goes on without a journal.
+//! Other users may write to the directory. Therefore files that another user could have created or
+//! written to are ignored, each wait for a lock is limited, and a transfer continues without a
+//! journal if need be.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -32,27 +33,27 @@ use crate::manifest::PATH_BYTES_MAX;
 use crate::names::RelativePath;
 use crate::own_file::is_own;
 
-/// The identity of a directory: inode, and device relative to that of the directory that is received into,
-/// because a device may have another number after a restart (btrfs, NFS, USB).
+/// Identity of a directory: inode, and device relative to that of the target directory, because the
+/// device number may change at a restart (btrfs, NFS, USB).
 pub(crate) type Identity = (u64, u64);
 
-/// What the journal knows of a directory; `None` is an intent.
+/// The journal's record of a directory; `None` is an intent.
 pub(crate) type Made = Option<Identity>;
 
-/// The directories of a journal.
+/// Directories of a journal.
 type Known = BTreeMap<Vec<u8>, Made>;
 
-/// The journal of one transfer, opened when it is needed first.
+/// The journal of one transfer, opened on first use.
 #[derive(Debug)]
 pub(crate) struct DirectoryJournal {
     root: Arc<OwnedFd>,
     root_device: u64,
     own: Option<Own>,
-    /// There can be none, and the transfer goes on without.
+    /// Whether no journal can be created, so that the transfer continues without one.
     is_denied: bool,
 }
 
-/// The file of this transfer, locked.
+/// The locked file of this transfer.
 #[derive(Debug)]
 struct Own {
     name: OsString,
@@ -68,20 +69,20 @@ enum Kind {
 }
 
 impl DirectoryJournal {
-    /// The journal of a transfer into the directory `root`.
+    /// Returns the journal of a transfer into the directory `root`.
     pub(crate) fn new(root: Arc<OwnedFd>) -> io::Result<Self> {
         let root_device = rustix::fs::fstat(&*root)?.st_dev;
         Ok(Self { root, root_device, own: None, is_denied: false })
     }
 
-    /// The identity of the directory with this state.
+    /// Returns the identity of the directory with this state.
     pub(crate) fn identity(&self, stat: &Stat) -> Identity {
         (stat.st_dev.wrapping_sub(self.root_device), stat.st_ino)
     }
 
-    /// Goes on with the journals of earlier attempts that name a directory in `listed`. Waits up to
-    /// `busy_wait` for such an attempt that is about to end. Returns the directories that they have made,
-    /// parents first. Best effort: without them, the directories are as any others.
+    /// Continues the journals of earlier attempts that name a directory in `listed`. Waits up to
+    /// `busy_wait` for an attempt that is about to end. Returns the directories that they made,
+    /// parents first. Best effort: without a journal, the directories are treated like any others.
     pub(crate) fn take_over(&mut self, listed: &BTreeSet<&[u8]>, busy_wait: Duration) -> Known {
         let mut known = Known::new();
         let mut left = busy_wait.max(LOCK_WAIT);
@@ -91,7 +92,7 @@ impl DirectoryJournal {
             let is_wanted = |found: &Known| found.keys().any(|path| listed.contains(path.as_slice()));
             let is_free = match read(&file) {
                 Ok((found, _)) if is_wanted(&found) => lock_within(&file, &mut left),
-                // Its process was killed when it had just made it.
+                // Its process was killed right after creating it.
                 Ok((found, _)) if found.is_empty() => {
                     if try_lock(&file) && self.is_named(&name, &file) {
                         let _ = rustix::fs::unlinkat(&*self.root, &name, AtFlags::empty());
@@ -109,7 +110,7 @@ impl DirectoryJournal {
         known
     }
 
-    /// Makes an abandoned file that of this transfer, or moves its records there.
+    /// Adopts an abandoned file as that of this transfer, or moves its records there.
     fn adopt(&mut self, name: OsString, file: File) -> io::Result<Known> {
         let (found, valid_len) = read(&file)?;
         if let Some(own) = &mut self.own {
@@ -119,14 +120,14 @@ impl DirectoryJournal {
             }
             rustix::fs::unlinkat(&*self.root, &name, AtFlags::empty())?;
         } else {
-            // What follows a torn record would not be read.
+            // Data after a torn record would not be read.
             file.set_len(valid_len as u64)?;
             self.own = Some(Own { name, file });
         }
         Ok(found)
     }
 
-    /// Notes that `path` is about to be made.
+    /// Records that `path` is about to be made.
     pub(crate) fn intend(&mut self, path: &RelativePath) -> io::Result<()> {
         if self.own.is_none() && !self.is_denied {
             self.own = match self.create() {
@@ -138,13 +139,14 @@ impl DirectoryJournal {
         self.append(Kind::Intent, path.as_bytes(), (0, 0))
     }
 
-    /// Notes that `path` was made.
+    /// Records that `path` was made.
     pub(crate) fn made(&mut self, path: &RelativePath, identity: Identity) -> io::Result<()> {
         self.append(Kind::Made, path.as_bytes(), identity)
     }
 
-    /// The transfer that made `paths` is complete: forgets them, and removes the file if nothing else is in
-    /// it. Best effort: what is left only makes a later transfer set modes and times once more.
+    /// Forgets the directories `paths` of a complete transfer, and removes the file if it holds
+    /// nothing else. Best effort: leftovers only make a later transfer set modes and times once
+    /// more.
     pub(crate) fn settle<'p>(&mut self, paths: impl Iterator<Item = &'p RelativePath>) {
         for path in paths {
             let _ = self.append(Kind::Settled, path.as_bytes(), (0, 0));
@@ -161,7 +163,7 @@ impl DirectoryJournal {
         self.own.as_mut().map_or(Ok(()), |own| own.file.write_all(&record(kind, path, identity)))
     }
 
-    /// Opens the journal `name`, unless there is none that only this user can have written.
+    /// Opens the journal `name`, if it exists and only this user can have written it.
     fn open_own(&self, name: &OsString) -> Option<File> {
         let flags = OFlags::RDWR | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&*self.root, name, flags, Mode::empty()).ok()?;
@@ -170,7 +172,7 @@ impl DirectoryJournal {
         (is_regular && is_own(&stat) && stat.st_mode & OTHERS_WRITE == 0).then(|| file.into())
     }
 
-    /// Makes a file for this transfer. If all names are taken, begins one anew that is abandoned.
+    /// Creates a file for this transfer. If all names are taken, clears an abandoned one.
     fn create(&self) -> io::Result<Option<Own>> {
         let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         for name in names() {
@@ -178,7 +180,7 @@ impl DirectoryJournal {
                 Err(Errno::EXIST) => continue,
                 opened => File::from(opened?),
             };
-            // Before the lock, it may have been taken for one that was abandoned.
+            // Until it was locked, another transfer may have taken it for an abandoned one.
             if try_lock(&file) && self.is_named(&name, &file) {
                 file.write_all(MAGIC)?;
                 return Ok(Some(Own { name, file }));
@@ -196,7 +198,7 @@ impl DirectoryJournal {
         Ok(None)
     }
 
-    /// Whether `file` still has its name.
+    /// Returns whether `file` still has its name.
     fn is_named(&self, name: &OsString, file: &File) -> bool {
         let named = rustix::fs::statat(&*self.root, name, AtFlags::SYMLINK_NOFOLLOW);
         let is_it = |metadata: std::fs::Metadata| {
@@ -206,14 +208,15 @@ impl DirectoryJournal {
     }
 }
 
-/// Locks the file, unless another transfer has it. The lock ends with the process. Where there are no locks,
-/// the user must avoid concurrent transfers.
+/// Locks the file; returns false if another transfer holds the lock. The lock ends with the
+/// process. Where locks are not supported, the user must avoid concurrent transfers.
 fn try_lock(file: &File) -> bool {
     !matches!(rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive), Err(Errno::WOULDBLOCK))
 }
 
-/// As [`try_lock`], and tries again for what is `left` of a time: an attempt whose connection was lost may be
-/// about to end, and a process that another thread starts holds its locks for a moment, too.
+/// Does the same as [`try_lock`], but retries within the time `left`: an attempt whose connection
+/// was lost may be about to end, and a process that another thread starts holds its locks for a
+/// moment, too.
 #[expect(clippy::disallowed_methods, reason = "the end of another process's lock is not signalled")]
 fn lock_within(file: &File, left: &mut Duration) -> bool {
     loop {
@@ -228,12 +231,13 @@ fn lock_within(file: &File, left: &mut Duration) -> bool {
     }
 }
 
-/// Whether no journal can be made where directories perhaps can.
+/// Returns whether the error means that no journal can be created, although directories perhaps
+/// can.
 fn is_denial(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
-/// The directories in a file, and how many of its bytes are valid.
+/// Returns the directories in a file, and how many of its bytes are valid.
 fn read(mut file: &File) -> io::Result<(Known, usize)> {
     let mut bytes = Vec::new();
     file.seek(SeekFrom::Start(0))?;
@@ -241,7 +245,7 @@ fn read(mut file: &File) -> io::Result<(Known, usize)> {
     Ok(parse(&bytes))
 }
 
-/// The directories in `bytes`, and how many of the bytes are valid.
+/// Returns the directories in `bytes`, and how many of the bytes are valid.
 fn parse(bytes: &[u8]) -> (Known, usize) {
     let mut found = Known::new();
     if bytes.len() as u64 > LEN_MAX {
@@ -283,7 +287,7 @@ fn record(kind: Kind, path: &[u8], (device, inode): Identity) -> Vec<u8> {
     record
 }
 
-/// The names of journals. No sender can send files of these names.
+/// Returns the names of journals. No sender can send files with these names.
 fn names() -> impl Iterator<Item = OsString> {
     (0..JOURNALS_MAX).map(|number| match number {
         0 => ".litz-directories.litz-journal".into(),
@@ -291,13 +295,13 @@ fn names() -> impl Iterator<Item = OsString> {
     })
 }
 
-/// Unfinished transfers into one directory that are kept apart.
+/// Limit on unfinished transfers into one directory that are kept apart.
 const JOURNALS_MAX: u32 = 64;
 
-/// The bits of a mode that let others write.
+/// Mode bits that let others write.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// At least so long an earlier attempt may take to end.
+/// Minimum time granted to an earlier attempt to end.
 const LOCK_WAIT: Duration = Duration::from_millis(50);
 const LOCK_STEP: Duration = Duration::from_millis(5);
 
@@ -305,7 +309,8 @@ const MAGIC: &[u8; 8] = b"litzdir2";
 
 const CHECK_LEN: usize = 8;
 
-/// An intent and a record for each directory of the largest transfer. A longer file is ignored.
+/// Size limit: an intent and a record for each directory of the largest transfer. A longer file is
+/// ignored.
 const LEN_MAX: u64 = 2 * (PATH_BYTES_MAX as u64 + ENTRIES_MAX as u64 * (3 + 16 + CHECK_LEN as u64));
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The calls to the file system that fail when a disk is full or faulty. Tests replace them.
+//! File system calls that fail when a disk is full or faulty. Tests replace them.
 
 use std::fmt;
 use std::fs::File;
@@ -11,32 +11,34 @@ use rustix::io::Errno;
 
 use super::segment::zeros;
 
-/// What the receiver asks of the disk below its directory.
+/// The receiver's operations on the disk below its directory.
 pub(crate) trait Disk: fmt::Debug + Send + Sync {
     /// Writes `bytes` at `offset`.
     fn write_all_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Waits until the written data is on the disk.
+    /// Waits until the written data are on the disk.
     fn sync_data(&self, file: &File) -> io::Result<()>;
 
-    /// As [`sync_data`](Self::sync_data), with all metadata. Also for directories.
+    /// Does the same as [`sync_data`](Self::sync_data) for data and all metadata, also for
+    /// directories.
     fn sync_all(&self, file: BorrowedFd<'_>) -> io::Result<()>;
 
-    /// As [`sync_all`](Self::sync_all) for each of `files`, of which the first was opened before the
-    /// others were written. One wait for many small files, where the file system allows it.
+    /// Does the same as [`sync_all`](Self::sync_all) for each of `files`, the first of which was
+    /// opened before the others were written. Waits only once for many small files where the file
+    /// system permits it.
     fn sync_together(&self, files: &[BorrowedFd<'_>]) -> Vec<io::Result<()>> {
         files.iter().map(|file| self.sync_all(*file)).collect()
     }
 
-    /// Free bytes on the file system of `file`.
+    /// Returns the number of free bytes on the file system of `file`.
     fn free_bytes(&self, file: &File) -> io::Result<u64>;
 
     /// Reserves blocks for `size` bytes of `file` and gives it that length. Returns false if the
-    /// file system does not do that, or does it slowly.
+    /// file system does not support this, or only slowly.
     fn allocate(&self, file: &File, size: u64) -> io::Result<bool>;
 
-    /// Makes `len` bytes at `offset` zeros that take no space, or zeros where the file system has no
-    /// holes.
+    /// Turns `len` bytes at `offset` into zeros that take no space, or into plain zeros where the
+    /// file system has no holes.
     fn make_hole(&self, file: &File, len: u64, offset: u64) -> io::Result<()> {
         match rustix::fs::fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, len) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
@@ -52,7 +54,7 @@ pub(crate) trait Disk: fmt::Debug + Send + Sync {
     }
 }
 
-/// The disks of this host.
+/// The host's disks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SystemDisk;
 
@@ -70,8 +72,8 @@ impl Disk for SystemDisk {
     }
 
     fn sync_together(&self, files: &[BorrowedFd<'_>]) -> Vec<io::Result<()>> {
-        // After an error each file is synced by itself: the error may belong to another program's file,
-        // and this reports it for those it belongs to.
+        // After an error each file is synced individually: the error may concern another program's
+        // file, and this reports it for the right ones.
         if files.len() >= SYNC_TOGETHER_MIN && can_sync_together(files) && sync_file_system(files[0]).is_ok() {
             return files.iter().map(|_| Ok(())).collect();
         }
@@ -96,10 +98,11 @@ impl Disk for SystemDisk {
     }
 }
 
-/// Whether one `syncfs` brings all of `files` to the disk and reports a failed write of any of them.
+/// Returns whether one `syncfs` brings all of `files` to the disk and reports a failed write of any
+/// of them.
 ///
-/// Linux reports such errors from 5.8 on, to descriptors that were opened before. Of other file systems
-/// than these it is not known that `syncfs` waits for everything: FUSE, for one, does not.
+/// Linux reports such errors from 5.8 on, to descriptors opened before. For other file systems it
+/// is unknown whether `syncfs` waits for everything: FUSE, for one, does not.
 #[cfg(target_os = "linux")]
 fn can_sync_together(files: &[BorrowedFd<'_>]) -> bool {
     let device = |file: &BorrowedFd<'_>| rustix::fs::fstat(file).map(|stat| stat.st_dev).ok();
@@ -131,11 +134,11 @@ fn sync_file_system(_: BorrowedFd<'_>) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// From this number of files on, one `syncfs` costs less than their `fsync` calls, although it also
-/// writes what other programs have written.
+/// Number of files from which one `syncfs` costs less than their `fsync` calls, although it also
+/// writes other programs' data.
 const SYNC_TOGETHER_MIN: usize = 4;
 
-/// Whether the file system holds its files in memory only.
+/// Returns whether the file system holds its files in memory only.
 #[cfg(target_os = "linux")]
 pub(crate) fn is_in_memory(file: &File) -> bool {
     rustix::fs::fstatfs(file).is_ok_and(|found| [TMPFS_MAGIC, RAMFS_MAGIC].contains(&(found.f_type as u32)))

@@ -1,10 +1,10 @@
-//! Disk space, reserved for a file before its bytes arrive.
+//! Disk space reservation for a file before its bytes arrive.
 //!
 //! A disk file system reserves blocks quickly. A file system in memory allocates every page, one
 //! after the other (0.4 s per GB, a quarter of a fast transfer), and nothing can be sent meanwhile.
-//! So on file systems in memory, and where reserving is not supported, the receiver only compares the
-//! free space with what this and its other files still need. Other programs may use that space
-//! first; then a write fails, and the file with it.
+//! So on file systems in memory, and where reserving is not supported, the receiver only compares
+//! the free space with the remaining bytes of this and its other files. Other programs may use that
+//! space first; then a write fails, and the file with it.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,31 +15,32 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::disk::Disk;
 
-/// The space that the files of one transfer will still need, where it is not reserved.
+/// Space that the files of one transfer still need, where it is not reserved.
 #[derive(Debug)]
 pub(crate) struct DiskSpace {
     disk: Arc<dyn Disk>,
-    /// Bytes reserved and not written, by device. One for each file system below the target
+    /// Bytes reserved and not written, by device. One counter for each file system below the target
     /// directory.
     reserved: Mutex<BTreeMap<u64, Arc<AtomicU64>>>,
 }
 
-/// The space accounted to one file, until it is dropped.
+/// Space accounted to one file until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation {
-    /// The counter that includes it, if there is one; its value is at least `left`.
+    /// Counter that includes it, if any; its value is at least `left`.
     reserved: Option<Arc<AtomicU64>>,
-    /// Bytes that are not written yet.
+    /// Bytes not written yet.
     left: AtomicU64,
 }
 
 impl DiskSpace {
-    /// Accounts for the files on `disk`.
+    /// Creates the accounting for the files on `disk`.
     pub(crate) fn new(disk: Arc<dyn Disk>) -> Self {
         Self { disk, reserved: Mutex::default() }
     }
 
-    /// For a file whose bytes are written at once: the write finds out whether there is space.
+    /// Returns an empty reservation for a file whose bytes are written at once: the write itself
+    /// shows whether there is space.
     pub(crate) fn reserve_nothing(&self) -> Reservation {
         Reservation { reserved: None, left: AtomicU64::new(0) }
     }
@@ -57,11 +58,12 @@ impl DiskSpace {
         self.reserve_bytes(file, size, size, || self.disk.allocate(file, size))
     }
 
-    /// As [`reserve`](Self::reserve) for a file of which only `data` bytes take space. Where its holes
-    /// are is not known yet, so no blocks are reserved: the free space is compared.
+    /// Does the same as [`reserve`](Self::reserve) for a file of which only `data` bytes take
+    /// space. The positions of its holes are unknown yet, so no blocks are reserved: the free space
+    /// is compared.
     ///
     /// # Errors
-    /// As [`reserve`](Self::reserve).
+    /// Same errors as [`reserve`](Self::reserve).
     pub(crate) fn reserve_with_holes(&self, file: &File, size: u64, data: u64) -> io::Result<Reservation> {
         self.reserve_bytes(file, size, data, || Ok(false))
     }
@@ -79,8 +81,8 @@ impl DiskSpace {
         let left = bytes.saturating_sub(metadata.blocks().saturating_mul(BLOCK_LEN));
         let mut accounts = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
         let reserved = accounts.entry(metadata.dev()).or_default();
-        // Before the file system is asked to allocate: for a file that does not fit it would take
-        // all free space for a moment, and the writes of other programs would fail.
+        // This precedes the allocation: a file that does not fit would take all free space for a
+        // moment, and the writes of other programs would fail.
         if left > self.disk.free_bytes(file)?.saturating_sub(reserved.load(Ordering::Relaxed)) {
             return Err(io::ErrorKind::StorageFull.into());
         }
@@ -88,7 +90,7 @@ impl DiskSpace {
             Ok(true) => return Ok(self.reserve_nothing()),
             Ok(false) => {}
             Err(error) => {
-                // Frees what was allocated before it failed.
+                // Frees the part allocated before the failure.
                 let _ = file.set_len(metadata.len());
                 return Err(error);
             }
@@ -100,12 +102,12 @@ impl DiskSpace {
 }
 
 impl Reservation {
-    /// `bytes` are about to be written. It is called before the write: a check in between finds
-    /// slightly more space than there is, and a failing write is reported anyway. Called after the
-    /// write, a check in between would refuse a file that fits.
+    /// Accounts for `bytes` that are about to be written. Call it before the write: a check in
+    /// between finds slightly more space than there is, and a failing write is reported anyway.
+    /// Called after the write, a check in between would refuse a file that fits.
     pub(crate) fn use_up(&self, bytes: u64) {
         if let Some(reserved) = &self.reserved {
-            // Bytes that are written again after an interrupted attempt were not accounted for.
+            // Bytes rewritten after an interrupted attempt were not accounted for.
             let before =
                 self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(bytes)));
             reserved.fetch_sub(before.unwrap_or_else(|left| left).min(bytes), Ordering::Relaxed);
@@ -119,8 +121,8 @@ impl Drop for Reservation {
     }
 }
 
-/// The unit in which `stat` counts, whatever the file system's blocks (POSIX leaves it open, Linux
-/// does not).
+/// Unit in which `stat` counts, whatever the file system's blocks (POSIX leaves it open, Linux does
+/// not).
 pub(crate) const BLOCK_LEN: u64 = 512;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! Errors of single files, after which the transfer continues, and errors of the whole transfer.
-//! Every message says how to proceed.
+//! Every message tells how to proceed.
 
 use std::fmt;
 use std::io;
@@ -67,8 +67,9 @@ pub enum TransferError {
     Refused(Refusal),
     /// The receiver did not prove that it knows the ticket's secret.
     ReceiverUnproven,
-    /// The receiver ignores the ticket's secret: it accepts this sender because its list of keys has
-    /// the sender's, and the sender has to ask for that ([`Credential::Key`](crate::Credential::Key)).
+    /// The receiver ignores the ticket's secret and accepts this sender because its list contains
+    /// the sender's key, which the sender has to request
+    /// ([`Credential::Key`](crate::Credential::Key)).
     KeysOnly,
     /// The connection was lost.
     Connection(io::Error),
@@ -98,9 +99,9 @@ pub enum TransferError {
     TooMany,
     /// The sender announces this many bytes, and the receiver takes this many in one transfer.
     TooLarge(u64, u64),
-    /// What is sent takes this many bytes more than is there, and the receiver has room for this many.
+    /// The files need this many more bytes, and the receiver may store only this many.
     NoRoom(u64, u64),
-    /// A stream turned out to be longer than this many bytes, which the receiver takes at most.
+    /// A stream turned out to be longer than this many bytes, the receiver's limit.
     StreamTooLong(u64),
     /// The receiver is too old for a file of unknown length.
     StreamUnsupported,
@@ -108,11 +109,11 @@ pub enum TransferError {
     KeepUnsupported,
     /// The sender is too old for a receiver that leaves entries out or deletes.
     LeftOutUnsupported,
-    /// The receiver writes to one output and was sent something else than one stream.
+    /// The receiver writes to one output and was sent something other than one stream.
     StreamOnly,
-    /// The sender listed this name, which was not asked for.
+    /// The sender listed this name, which was not requested.
     Unrequested(String),
-    /// The output that a stream is written to failed.
+    /// The output of a stream failed.
     Output(io::Error),
     /// A stream ended early for this reason. It cannot be sent again, because its input was read.
     StreamBroken(Box<TransferError>),
@@ -125,12 +126,12 @@ pub enum TransferError {
 }
 
 impl FileError {
-    /// An error of this kind, with `detail` truncated and without control characters.
+    /// Creates an error of this kind, with `detail` truncated and without control characters.
     pub fn new(kind: FileErrorKind, detail: impl fmt::Display) -> Self {
         Self { kind, detail: printable(&detail.to_string(), DETAIL_LEN_MAX) }
     }
 
-    /// The error for a failed call on the receiver's file system.
+    /// Creates the error for a failed call on the receiver's file system.
     pub(crate) fn target(error: &io::Error) -> Self {
         let kind = match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
@@ -145,7 +146,7 @@ impl FileError {
         Self::new(kind, format_args!("receiver: {error}"))
     }
 
-    /// The error for a failed call on the sender's file system.
+    /// Creates the error for a failed call on the sender's file system.
     pub(crate) fn source(error: &io::Error) -> Self {
         let kind = match error.kind() {
             io::ErrorKind::NotFound => FileErrorKind::Vanished,
@@ -163,7 +164,8 @@ impl FileErrorKind {
         self as u8
     }
 
-    /// `None` for a number that this version does not know or never sends.
+    /// Returns the kind with this number; `None` for a number that this version does not know or
+    /// never sends.
     pub(crate) const fn from_code(code: u8) -> Option<Self> {
         Some(match code {
             1 => Self::Exists,
@@ -184,12 +186,13 @@ impl FileErrorKind {
 }
 
 impl TransferError {
-    /// The error of a transfer of a stream: one that the same command would resume becomes final.
+    /// Converts the error for the transfer of a stream: one that the same command would resume
+    /// becomes final.
     pub(crate) fn of_stream(self) -> Self {
         if self.is_resumable() { Self::StreamBroken(Box::new(self)) } else { self }
     }
 
-    /// The exit status of a command that ends with this error: 130 (as for an interrupt) if
+    /// Returns the exit status of a command that ends with this error: 130 (as for an interrupt) if
     /// cancelled, otherwise 2. A completed transfer has its status in
     /// [`super::Summary::exit_code`].
     pub fn exit_code(&self) -> u8 {
@@ -200,8 +203,8 @@ impl TransferError {
         }
     }
 
-    /// Whether a fault of this host ended the transfer, which would end any other one too. Otherwise a
-    /// receiver can wait for another attempt.
+    /// Returns whether a fault of this host ended the transfer and would end any other one, too.
+    /// Otherwise a receiver can wait for another attempt.
     #[must_use]
     pub fn is_own_fault(&self) -> bool {
         match self {
@@ -211,9 +214,9 @@ impl TransferError {
         }
     }
 
-    /// Whether the same command, run again unchanged, can resume the transfer: after a network
-    /// failure or an interruption. Every other error would end the next attempt too, until the user
-    /// changes something.
+    /// Returns whether the same command, run again unchanged, can resume the transfer: after a
+    /// network failure or an interruption. Every other error would end the next attempt too, until
+    /// the user changes something.
     #[must_use]
     pub fn is_resumable(&self) -> bool {
         matches!(self, Self::Connection(_) | Self::Cancelled | Self::CancelledByPeer | Self::Silence)
@@ -256,7 +259,7 @@ impl fmt::Display for TransferError {
         let size = ByteSize::from_bytes;
         match self {
             Self::Refused(refusal) => write!(f, "{refusal}"),
-            // The command goes on by itself for a while; only at its end it says what to do.
+            // The command retries by itself for a while; it prints advice only at its end.
             Self::Connection(error) => write!(f, "the connection was lost ({error})"),
             Self::Protocol(what) => {
                 write!(f, "the peer broke the protocol: {what}; use the same version of litz on both hosts")
@@ -334,7 +337,7 @@ impl fmt::Display for TransferError {
 }
 
 impl TransferError {
-    /// The message without the advice to resume, which a stream cannot be.
+    /// Writes the message without the advice to resume, which a stream cannot be.
     fn fmt_without_remedy(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connection(error) => write!(f, "the connection was lost ({error})"),
@@ -344,7 +347,7 @@ impl TransferError {
         }
     }
 
-    /// The message of an error into which no values are put; empty for the others.
+    /// Returns the message of an error without variable parts; empty for the others.
     const fn fixed_text(&self) -> &'static str {
         match self {
             Self::ReceiverUnproven => {

@@ -15,9 +15,9 @@ use super::segment::FileHash;
 pub enum TransferEvent<'a> {
     /// Both ends are authenticated and the list of files is known. Once, first.
     Started {
-        /// Regular files in the transfer.
+        /// Number of regular files.
         files: u64,
-        /// Bytes in them.
+        /// Number of bytes in them.
         bytes: u64,
     },
     /// The first byte of a file is about to be sent, or its place at the receiver is ready.
@@ -26,7 +26,7 @@ pub enum TransferEvent<'a> {
         path: &'a RelativePath,
         /// Its length.
         bytes: u64,
-        /// Of these, the bytes that the receiver holds already, which are not sent again.
+        /// The part of these bytes that the receiver holds already, which is not resent.
         bytes_resumed: u64,
     },
     /// The receiver hashes the data that an earlier attempt left.
@@ -38,11 +38,11 @@ pub enum TransferEvent<'a> {
         /// Bytes to hash.
         bytes_total: u64,
     },
-    /// At most once for each MiB and once for each file, at least; counts resumed bytes as done.
+    /// At most once per MiB, and at least once per file; resumed bytes count as done.
     Progress {
         /// Sent (or received) and verified bytes of all files.
         bytes_done: u64,
-        /// As in `Started`. Not reached if files fail.
+        /// Same as in `Started`. Not reached if files fail.
         bytes_total: u64,
     },
     /// A file is complete, verified and in its place.
@@ -61,48 +61,48 @@ pub enum TransferEvent<'a> {
     },
     /// A requested path is not sent. Before `Started`.
     Skipped {
-        /// As named or found on the sender's disk.
+        /// Path as named or found on the sender's disk.
         path: String,
-        /// Why.
+        /// Reason.
         error: &'a FileError,
     },
-    /// The sender has found more than it sends. At the receiver, after `Started`; its user cannot see
-    /// the sender's messages.
+    /// The sender has found more than it sends. At the receiver, after `Started`; its user cannot
+    /// see the sender's messages.
     NotSent {
-        /// How much of what.
+        /// Numbers of skipped entries by kind.
         skipped: SkippedCounts,
     },
-    /// The receiver leaves an entry out, as its user wants.
+    /// The receiver leaves an entry out, as its user requested.
     LeftOut {
         /// Its name below the target directory.
         path: &'a RelativePath,
         /// Its length, if it is a file; otherwise 0.
         bytes: u64,
-        /// Why.
+        /// Reason.
         reason: LeftOutReason,
     },
-    /// The receiver has deleted something that the sender does not have.
+    /// The receiver has deleted an entry that the sender does not have.
     Deleted {
         /// Its name below the target directory.
         path: &'a RelativePath,
-        /// It was not deleted, because this is a dry run.
+        /// Whether this is a dry run, so that nothing was deleted.
         dry_run: bool,
     },
-    /// The receiver cannot delete something that the sender does not have.
+    /// The receiver cannot delete an entry that the sender does not have.
     NotDeleted {
         /// Its name below the target directory.
         path: &'a RelativePath,
         /// The reason.
         error: &'a FileError,
     },
-    /// The receiver was to delete what the sender does not have, and deletes nothing.
+    /// The receiver was asked to delete entries that the sender does not have, but deletes nothing.
     NothingDeleted {
-        /// Why.
+        /// Reason.
         reason: NothingDeletedReason,
     },
     /// The end, unless the transfer ended with an error. Once, last.
     Finished {
-        /// As returned.
+        /// The returned summary.
         summary: &'a Summary,
     },
 }
@@ -132,37 +132,38 @@ pub struct Summary {
     /// Files and directories that failed.
     pub failed: u64,
     /// Entries on the sender's disk that were not sent: special files, symbolic links, unreadable
-    /// directories. At the receiver 0 if the sender does not say it.
+    /// directories. At the receiver 0 if the sender does not report it.
     pub skipped: u64,
-    /// File bytes sent in this transfer; those of holes count, although they are not on the wire.
+    /// File bytes sent in this transfer, including those of holes, although they are not on the
+    /// wire.
     pub bytes_moved: u64,
-    /// File bytes that the receiver held from before.
+    /// File bytes that the receiver held before.
     pub bytes_resumed: u64,
-    /// Files that were left out because those of the receiver are newer.
+    /// Files left out because the receiver's are newer.
     pub newer: u64,
     /// Whether this was a dry run: nothing was written or deleted.
     pub dry_run: bool,
-    /// Files that a dry run found to be there, by size and time.
+    /// Files that a dry run found present, by size and time.
     pub unchanged: u64,
-    /// Files that a dry run has left out, and that would be received.
+    /// Files left out by a dry run that would be received.
     pub would_receive: u64,
     /// Bytes in them.
     pub would_receive_bytes: u64,
-    /// What was deleted, directories included; in a dry run, what would be.
+    /// Deleted entries, directories included; in a dry run, those that would be deleted.
     pub deleted: u64,
-    /// What should have been deleted and could not be.
+    /// Entries that should have been deleted and could not be.
     pub not_deleted: u64,
 }
 
 impl Summary {
-    /// The exit status of a command whose transfer completed: 0 if everything is in place, 1 if
-    /// something failed, was skipped or could not be deleted.
+    /// Returns the exit status of a command whose transfer completed: 0 if everything is in place,
+    /// 1 if something failed, was skipped or could not be deleted.
     pub fn exit_code(&self) -> u8 {
         u8::from(self.failed > 0 || self.skipped > 0 || self.not_deleted > 0)
     }
 
-    /// Whether nothing failed: after a transfer that is no dry run, everything that was listed and not left out is in
-    /// place.
+    /// Returns whether nothing failed: after a transfer that is no dry run, every listed entry is
+    /// in place unless it was left out.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.failed == 0

@@ -5,7 +5,7 @@ use std::fs::File;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-/// What begins at an offset of a file, and its length: at least one byte.
+/// Kind and length of the extent at an offset of a file: at least one byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
     Data(u64),
@@ -13,7 +13,7 @@ pub(crate) enum Extent {
 }
 
 impl Extent {
-    /// What is at `offset`. All is data if the file system cannot tell.
+    /// Returns the extent at `offset`. Everything counts as data if the file system cannot tell.
     pub(crate) fn at(file: &File, offset: u64) -> Self {
         match rustix::fs::seek(file, SeekFrom::Data(offset)) {
             Ok(data) if data > offset => Self::Hole(data - offset),
@@ -27,7 +27,7 @@ impl Extent {
     }
 }
 
-/// The bytes of the first `size` of `file` that are not in holes.
+/// Returns how many of the first `size` bytes of `file` are not in holes.
 pub(crate) fn data_len(file: &File, size: u64) -> u64 {
     let (mut offset, mut data) = (0, 0);
     while offset < size {

@@ -1,7 +1,7 @@
-//! A disk for tests that fails when it is told to.
+//! A disk for tests that fails on request.
 //!
-//! As on Linux, what was written before a failed sync can still be read, and the next sync succeeds,
-//! until the memory is used for something else ([`FaultyDisk::evict`]).
+//! Like on Linux, data written before a failed sync can still be read, and the next sync succeeds,
+//! until the memory is reused ([`FaultyDisk::evict`]).
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -26,16 +26,16 @@ pub(crate) struct FaultyDisk {
     written: AtomicU64,
     /// Bytes that each file may hold. Zero: no limit.
     pub(crate) file_limit: AtomicU64,
-    /// What the file system says is free. Zero: the truth.
+    /// Free space that the file system reports. Zero: the actual value.
     pub(crate) free: AtomicU64,
-    /// The sizes that were allocated.
+    /// Sizes that were allocated.
     pub(crate) allocated: Mutex<Vec<u64>>,
-    /// The modes of files when they were synced.
+    /// Modes of files when they were synced.
     synced_modes: Mutex<Vec<u32>>,
     pub(crate) directory_syncs: AtomicU64,
-    /// The numbers of files that were synced together.
+    /// Numbers of files synced together.
     pub(crate) batches: Mutex<Vec<usize>>,
-    /// By file: the offsets of writes that are not synced, and of those that a failed sync has lost.
+    /// By file: the offsets of writes not synced, and of those that a failed sync has lost.
     writes: Mutex<BTreeMap<u64, Writes>>,
 }
 
@@ -56,12 +56,12 @@ impl FaultyDisk {
         self.fail_directory_sync.store(true, Ordering::SeqCst);
     }
 
-    /// The modes of files when they were synced with their metadata.
+    /// Returns the modes of files when they were synced with their metadata.
     pub(crate) fn synced_modes(&self) -> Vec<u32> {
         self.synced_modes.lock().unwrap().clone()
     }
 
-    /// Makes that sync succeed again.
+    /// Makes syncs succeed again.
     pub(crate) fn heal(&self) {
         self.fail_sync.store(false, Ordering::SeqCst);
         self.fail_directory_sync.store(false, Ordering::SeqCst);
@@ -77,7 +77,7 @@ impl FaultyDisk {
             let file = File::options().write(true).open(path).unwrap();
             let metadata = file.metadata().unwrap();
             let lost = writes.remove(&metadata.ino()).unwrap_or_default().lost;
-            // Beyond the end are writes to an earlier file with this number.
+            // Entries beyond the end are writes to an earlier file with this number.
             for (offset, len) in lost.into_iter().filter(|(offset, len)| offset + *len as u64 <= metadata.len()) {
                 file.write_all_at(&vec![0; len], offset).unwrap();
             }

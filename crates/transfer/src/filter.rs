@@ -9,10 +9,10 @@
 //! | `a/**` | everything in `a`: `**` matches any bytes, `/` among them |
 //! | `a/***` | `a` and everything in it |
 //!
-//! `*` and `?` never match a `/`. `[a-z]` is a set, with classes as in `[[:digit:]]`, and `[!a-z]` and
-//! `[^a-z]` are all other bytes. `\` takes the special meaning from the next byte, but only in a pattern
-//! with `*`, `?` or `[`: in others it stands for itself. The first pattern that matches decides; what no
-//! pattern matches is sent. A directory that is excluded is not looked into.
+//! `*` and `?` never match a `/`. `[a-z]` is a set, with classes as in `[[:digit:]]`, and `[!a-z]`
+//! and `[^a-z]` are all other bytes. `\` takes the special meaning from the next byte, but only in
+//! a pattern with `*`, `?` or `[`: in others it stands for itself. The first matching pattern
+//! decides; names that match no pattern are sent. Excluded directories are not searched.
 
 use std::fmt;
 
@@ -24,13 +24,13 @@ mod set;
 
 use set::Set;
 
-/// The most patterns in one filter: each costs a match for every name.
+/// Limit on the patterns in one filter: each costs a match for every name.
 pub const PATTERNS_MAX: usize = 1000;
 
-/// The longest pattern in bytes, which bounds the memory of its compiled form.
+/// Limit on the length of a pattern in bytes, which bounds the memory of its compiled form.
 pub const PATTERN_LEN_MAX: usize = 4096;
 
-/// Patterns in the order in which they are tried. The default admits everything.
+/// Patterns in the order of their evaluation. The default admits everything.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     rules: Vec<Rule>,
@@ -41,7 +41,7 @@ struct Rule {
     admits: bool,
     pattern: Regex,
     is_for_directories: bool,
-    /// Compared with the whole name, and not with its last component.
+    /// Whether the pattern is compared with the whole name instead of its last component.
     is_for_paths: bool,
 }
 
@@ -49,42 +49,42 @@ struct Rule {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FilterError {
-    /// It is empty or only slashes.
+    /// The pattern is empty or only slashes.
     Empty,
-    /// It has a set without an end, or one with an impossible range or an unknown class; or it ends in a
-    /// backslash that is an escape.
+    /// The pattern has a set without an end, or one with an impossible range or an unknown class;
+    /// or it ends in a backslash that is an escape.
     Syntax(String),
-    /// It is longer than [`PATTERN_LEN_MAX`].
+    /// The pattern is longer than [`PATTERN_LEN_MAX`].
     TooLong,
     /// There are more than [`PATTERNS_MAX`].
     TooMany,
 }
 
 impl Filter {
-    /// Adds a pattern for what is left out.
+    /// Adds a pattern for names to leave out.
     ///
     /// # Errors
-    /// If the pattern cannot be used.
+    /// Fails if the pattern cannot be used.
     pub fn exclude(&mut self, pattern: &str) -> Result<(), FilterError> {
         self.add(pattern, false)
     }
 
-    /// Adds a pattern for what is sent, whatever later patterns say.
+    /// Adds a pattern for names to send, whatever later patterns say.
     ///
     /// # Errors
-    /// As [`exclude`](Self::exclude).
+    /// Same errors as [`exclude`](Self::exclude).
     pub fn include(&mut self, pattern: &str) -> Result<(), FilterError> {
         self.add(pattern, true)
     }
 
-    /// Whether `path`, a directory or not, is sent.
+    /// Returns whether `path`, a directory or not, is sent.
     #[must_use]
     pub fn admits(&self, path: &RelativePath, is_directory: bool) -> bool {
         self.admits_bytes(path.as_bytes(), Some(is_directory))
     }
 
-    /// The same for any name of components with slashes between them; `is_directory` if it is known. As in
-    /// rsync, what is of an unknown kind is sent only if it would be as either.
+    /// Does the same for any name of components with slashes between them; `is_directory` if it is
+    /// known. Like in rsync, an entry of unknown kind is sent only if it would be sent as either.
     pub(crate) fn admits_bytes(&self, path: &[u8], is_directory: Option<bool>) -> bool {
         if self.rules.is_empty() {
             return true;
@@ -110,7 +110,7 @@ impl Filter {
         self.push(pattern, pattern.contains(['*', '?', '[']), admits)
     }
 
-    /// Adds a pattern. If it `is_wild`, its backslashes are escapes.
+    /// Adds a pattern. If `is_wild`, its backslashes are escapes.
     fn push(&mut self, pattern: &str, is_wild: bool, admits: bool) -> Result<(), FilterError> {
         if self.rules.len() >= PATTERNS_MAX {
             return Err(FilterError::TooMany);
@@ -133,7 +133,7 @@ impl Filter {
         let start = match (is_for_paths, is_anchored) {
             (false, _) => "",
             (true, true) => "/",
-            // `**` at the start stands for the directories on the way, of which there may be none.
+            // `**` at the start stands for any number of directories, including none.
             (true, false) if body.starts_with("**") => "",
             // A pattern of several components may begin at any depth.
             (true, false) => "(?:.*/)",
@@ -147,7 +147,7 @@ impl Filter {
     }
 }
 
-/// The pattern as a regular expression over bytes; `None` if it is not one.
+/// Translates the pattern to a regular expression over bytes; returns `None` if it is invalid.
 fn translate(pattern: &str) -> Option<String> {
     let mut expression = String::new();
     let mut rest = pattern.as_bytes();
@@ -176,14 +176,14 @@ fn translate(pattern: &str) -> Option<String> {
     Some(expression)
 }
 
-/// A pattern without any special byte as a regular expression.
+/// Translates a pattern without special bytes to a regular expression.
 fn literal(pattern: &str) -> String {
     let mut expression = String::new();
     pattern.bytes().for_each(|byte| put_byte(&mut expression, byte));
     expression
 }
 
-/// Writes one byte that stands for itself.
+/// Writes a literal byte.
 fn put_byte(expression: &mut String, byte: u8) {
     *expression += &format!("\\x{byte:02x}");
 }

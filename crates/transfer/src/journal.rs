@@ -8,9 +8,9 @@
 //!
 //! A record is one `write`, made after the segment's bytes were written. Neither is synced: a
 //! killed process loses neither, and after a power loss the values are compared with the part file
-//! before they are used. If syncing the part file fails, the records of what was not synced before
-//! are removed. A torn or damaged record ends the journal; of two records of one segment
-//! the later one is used.
+//! before use. If syncing the part file fails, the records of segments not synced before are
+//! removed. A torn or damaged record ends the journal; of two records of one segment the later one
+//! is used.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -20,7 +20,7 @@ use super::manifest::Modified;
 use super::segment::Layout;
 use quic_endpoint::identity::PublicKey;
 
-/// Identifies the file: a file of another size, time or sender does not resume from this journal.
+/// Identity of the file: a file of another size, time or sender does not resume from this journal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct JournalKey {
     pub(crate) base_log2: u8,
@@ -33,11 +33,11 @@ pub(crate) struct JournalKey {
 #[derive(Debug)]
 pub(crate) struct Journal {
     file: File,
-    /// The header's check, which ties each record to its header.
+    /// Check of the header, which ties each record to its header.
     seed: Check,
 }
 
-/// The content of a journal: segments with their values, each segment once.
+/// Contents of a journal: segments with their values, each segment once.
 pub(crate) type Recorded = std::collections::BTreeMap<u32, [u8; 32]>;
 
 type Check = [u8; 8];
@@ -52,8 +52,8 @@ impl Journal {
         Ok(Self { file, seed: check_of(&header) })
     }
 
-    /// Reads the journal in `file` and continues it. `None` if it is for another key than `key`, or
-    /// not a journal.
+    /// Reads the journal in `file` and continues it. Returns `None` if it is for another key than
+    /// `key`, or not a journal.
     pub(crate) fn resume(mut file: File, key: &JournalKey, layout: Layout) -> io::Result<Option<(Self, Recorded)>> {
         let len_max = HEADER_LEN + RECORD_LEN * layout.count() as usize * REPEATS_MAX;
         let mut bytes = Vec::new();
@@ -87,7 +87,7 @@ impl Journal {
     }
 }
 
-/// The records for `key` in `bytes`, and how many of the bytes are valid.
+/// Returns the records for `key` in `bytes`, and how many of the bytes are valid.
 pub(crate) fn parse(bytes: &[u8], key: &JournalKey, layout: Layout) -> Option<(Recorded, usize)> {
     if bytes.get(..HEADER_LEN)? != header(key) {
         return None;
@@ -131,14 +131,14 @@ fn record(seed: &Check, segment: u32, value: &[u8; 32]) -> [u8; RECORD_LEN] {
     record
 }
 
-/// The segment of a record.
+/// Returns the segment of a record.
 fn segment_of(record: &[u8]) -> u32 {
     let mut segment = [0; 4];
     segment.copy_from_slice(&record[..4]);
     u32::from_be_bytes(segment)
 }
 
-/// The check at the end of a header.
+/// Returns the check at the end of a header.
 fn check_of(header: &[u8]) -> Check {
     let mut check = [0; CHECK_LEN];
     check.copy_from_slice(&header[HEADER_LEN - CHECK_LEN..HEADER_LEN]);
@@ -161,9 +161,8 @@ const CHECK_LEN: usize = 8;
 const HEADER_LEN: usize = 8 + 1 + 8 + 8 + 4 + 32 + CHECK_LEN;
 const RECORD_LEN: usize = 4 + 32 + CHECK_LEN;
 
-/// Records of one segment that a journal may hold on average. A segment is recorded again only
-/// after its bytes in the part file were found not to fit; a journal with more records is
-/// discarded.
+/// Average number of records per segment that a journal may hold. A segment is recorded again only
+/// after its bytes in the part file were found wrong; a journal with more records is discarded.
 const REPEATS_MAX: usize = 4;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! What a sender keeps of its files besides names, content and times.
+//! File properties that a sender keeps besides names, content and times.
 
-/// What is kept, by choice.
+/// Optional properties to keep.
 ///
 /// More fields may be added: begin with [`default`](Self::default), and set others with the `with_`
 /// methods or by assignment.
@@ -9,13 +9,14 @@
 pub struct Keep {
     /// Permission bits. Without them, the receiver's umask decides. Default: kept.
     pub modes: bool,
-    /// Symbolic links inside what is sent, with their targets. Those that lead outside are skipped.
-    /// Default: all are skipped.
+    /// Whether symbolic links inside the sent tree are kept, with their targets. Links that lead
+    /// outside are skipped. Default: all are skipped.
     pub links: bool,
-    /// Hard links: further names of a file that is sent. Default: each name arrives as a file of its
-    /// own.
+    /// Whether hard links are kept: further names of a sent file. Default: each name arrives as a
+    /// separate file.
     pub hard_links: bool,
-    /// Holes: they are neither sent nor take space at the receiver. Default: they are sent as zeros.
+    /// Whether holes are kept: they are not sent and take no space at the receiver. Default: they
+    /// are sent as zeros.
     pub holes: bool,
 }
 
@@ -54,7 +55,7 @@ impl Keep {
         self
     }
 
-    /// The permission bits to announce for those of a file or directory on disk.
+    /// Returns the permission bits to announce for a file or directory with these bits on disk.
     pub(crate) fn mode(self, found: u32, is_directory: bool) -> u16 {
         match (self.modes, is_directory) {
             (true, _) => (found & 0o777) as u16,
@@ -64,12 +65,12 @@ impl Keep {
     }
 }
 
-/// Whether a sender that keeps modes has sent `mode`. One that has all bits is as good as none: the
-/// receiver's umask decides.
+/// Returns whether `mode` was sent by a sender that keeps modes. A mode with all bits counts as
+/// none: the receiver's umask decides.
 pub(crate) fn is_kept(mode: u16, is_directory: bool) -> bool {
     mode != if is_directory { DIRECTORY_MODE } else { FILE_MODE }
 }
 
-/// The modes that are announced without those on disk.
+/// Announced modes if those on disk are not kept.
 const DIRECTORY_MODE: u16 = 0o777;
 const FILE_MODE: u16 = 0o666;

@@ -1,8 +1,8 @@
-//! What a receiver leaves out at the wish of its user, and when it deletes nothing.
+//! Entries that a receiver leaves out at its user's request, and reasons to delete nothing.
 
 use serde::Serialize;
 
-/// Why the receiver leaves an entry out. The numbers are those on the wire.
+/// Reason why the receiver leaves an entry out. The numbers are those on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -10,13 +10,13 @@ use serde::Serialize;
 pub enum LeftOutReason {
     /// The receiver's file is newer.
     Newer = 1,
-    /// A dry run: by size and time it is there already.
+    /// A dry run: by size and time it is present already.
     Same = 2,
     /// A dry run: it would be received.
     WouldReceive = 3,
 }
 
-/// Why the receiver deletes nothing at all. The numbers are those on the wire.
+/// Reason why the receiver deletes nothing at all. The numbers are those on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -24,11 +24,11 @@ pub enum LeftOutReason {
 pub enum NothingDeletedReason {
     /// Something failed to arrive.
     Failed = 1,
-    /// The sender has skipped something, whose names the receiver does not know.
+    /// The sender has skipped entries, whose names the receiver does not know.
     Skipped = 2,
 }
 
-/// What a receiver has left out and deleted.
+/// Counts of entries that a receiver has left out and deleted.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct LeftOutCounts {
     pub(crate) newer: u64,

@@ -1,4 +1,4 @@
-//! The interface that the file protocol needs of a connection, so that it runs over QUIC and over
+//! The connection interface that the file protocol requires, so that it runs over QUIC and over
 //! memory in tests.
 
 use std::io::{self, Read, Write};
@@ -15,23 +15,24 @@ use super::revision::Revision;
 /// call on it and on its streams must return an error promptly, because nothing else wakes the
 /// threads of a transfer.
 pub trait Link: Sync {
-    /// Opens a stream to the peer, waiting while the peer allows no more.
+    /// Opens a stream to the peer, waiting while the peer permits no more.
     ///
     /// # Errors
-    /// If the connection has ended.
+    /// Fails if the connection has ended.
     fn open_uni(&self) -> io::Result<Box<dyn SendStream>>;
 
-    /// The peer's next stream, in the order in which the peer opened them, waiting until there is
-    /// one.
+    /// Returns the peer's next stream, in the order in which the peer opened them, waiting until
+    /// there is one.
     ///
     /// # Errors
-    /// If the connection has ended.
+    /// Fails if the connection has ended.
     fn accept_uni(&self) -> io::Result<Box<dyn Read + Send>>;
 
     /// Ends the connection at once, with `reason` for the peer's log. Repeated calls do nothing.
     fn close(&self, reason: &str);
 
-    /// What both ends know. The same at both ends; the first, unless a link says otherwise.
+    /// Returns the protocol revision that both ends support. It is the same at both ends: the first
+    /// one, unless a link overrides this.
     fn revision(&self) -> Revision {
         Revision::First
     }
@@ -44,24 +45,24 @@ pub trait SendStream: Write + Send {
     /// more.
     ///
     /// # Errors
-    /// If the connection has ended, or the peer stopped the stream.
+    /// Fails if the connection has ended, or the peer stopped the stream.
     fn write_chunk(&mut self, chunk: Bytes) -> io::Result<()> {
         self.write_all(&chunk)
     }
 
-    /// Marks the end: the reader gets everything written, then the end of the stream. Need not wait
+    /// Marks the end: the reader gets all written data, then the end of the stream. Need not wait
     /// for that.
     ///
     /// # Errors
-    /// If the connection has ended.
+    /// Fails if the connection has ended.
     fn finish(self: Box<Self>) -> io::Result<()>;
 }
 
 /// The one bidirectional stream of a transfer, opened by the sending side.
 pub struct Control {
-    /// From the peer.
+    /// Stream from the peer.
     pub reader: Box<dyn Read + Send>,
-    /// To the peer.
+    /// Stream to the peer.
     pub writer: Box<dyn SendStream>,
 }
 
@@ -70,23 +71,23 @@ pub struct Control {
 pub struct CancelToken(Arc<AtomicBool>);
 
 impl CancelToken {
-    /// A token that is not cancelled.
+    /// Creates a token that is not cancelled.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A token behind a flag that already exists, such as one that a signal sets.
+    /// Creates a token behind a flag that already exists, such as one that a signal sets.
     pub fn from_flag(flag: Arc<AtomicBool>) -> Self {
         Self(flag)
     }
 
-    /// Asks the transfer to end. It stops within a fraction of a second, informs the peer, and can
-    /// be resumed later.
+    /// Requests the end of the transfer. The transfer stops within a fraction of a second, informs
+    /// the peer, and can be resumed later.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the transfer was asked to end.
+    /// Returns whether cancellation was requested.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)

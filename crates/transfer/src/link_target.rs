@@ -1,4 +1,4 @@
-//! The target of a symbolic link, which cannot lead out of the tree in which the link lies.
+//! The target of a symbolic link, which cannot lead out of the tree that contains the link.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -10,13 +10,13 @@ use super::names::{PATH_LEN_MAX, RelativePath};
 pub struct LinkTarget(Box<[u8]>);
 
 impl LinkTarget {
-    /// The target `bytes`, if it has an allowed length and no NUL.
+    /// Creates a target from `bytes`, if it has a permitted length and no NUL.
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let is_possible = (1..PATH_LEN_MAX).contains(&bytes.len()) && !bytes.contains(&0);
         is_possible.then(|| Self(bytes.into()))
     }
 
-    /// As it is stored in the link.
+    /// Returns the bytes as stored in the link.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -25,15 +25,15 @@ impl LinkTarget {
         OsStr::from_bytes(&self.0)
     }
 
-    /// Whether a link at `path` with this target stays in the tree, of which the first component of
-    /// `path` is the root: the target is relative and has `..` only at its start, and not so often
+    /// Returns whether a link at `path` with this target stays in the tree whose root is the first
+    /// component of `path`: the target is relative, and has `..` only at its start and not so often
     /// that it leaves the root.
     ///
     /// The directories of `path` are real ones, because nothing is received through a link. So each
-    /// leading `..` is what it seems. What follows leads downwards, and links on that way stay in the
-    /// tree for the same reason.
+    /// leading `..` leads to the actual parent. The rest leads downwards, and links on that way
+    /// stay in the tree for the same reason.
     ///
-    /// The root itself is never a link: what it led to would lie beside the tree.
+    /// The root itself is never a link: its target would lie beside the tree.
     pub fn stays_inside(&self, path: &RelativePath) -> bool {
         if self.0[0] == b'/' {
             return false;
@@ -47,7 +47,7 @@ impl LinkTarget {
                 _ => is_down = true,
             }
         }
-        // The root itself and the link's own name are not to be gone up from.
+        // Neither the root nor the link's own name can be left upwards.
         ups + 2 <= path.components().count()
     }
 }

@@ -23,15 +23,15 @@ mod scan;
 
 use scan::{Fault, Scan, roots};
 
-/// One file or directory, as announced to the receiver.
+/// A file or directory, as announced to the receiver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Entry {
-    /// Its name below the target directory.
+    /// Name below the target directory.
     pub path: RelativePath,
     /// File or directory.
     pub kind: EntryKind,
-    /// When its content last changed.
+    /// Time of the last change of its content.
     pub modified: Modified,
     /// Permission bits: the lower nine of a Unix mode.
     pub mode: u16,
@@ -48,28 +48,28 @@ pub enum EntryKind {
     },
     /// A regular file of `size` bytes with holes, which the receiver keeps.
     SparseFile {
-        /// Its length in bytes.
+        /// Length in bytes.
         size: u64,
-        /// What it takes on disk, in bytes; at most `size`.
+        /// Space on disk, in bytes; at most `size`.
         data: u64,
     },
     /// A directory. Its content has separate entries later in the list.
     Directory,
     /// A file of unknown length: the only entry of its list.
     Stream,
-    /// A symbolic link that stays in the tree in which it lies.
+    /// A symbolic link that stays in its tree.
     SymbolicLink {
-        /// Where it leads to.
+        /// Target of the link.
         target: LinkTarget,
     },
     /// A further name of a file.
     HardLink {
-        /// The file, by its index in the list: an earlier entry.
+        /// Index of the file in the list: an earlier entry.
         file: u32,
     },
 }
 
-/// The entries that a sender found and does not send, by kind.
+/// Numbers of entries that a sender found but does not send, by kind.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
 #[non_exhaustive]
 pub struct SkippedCounts {
@@ -77,34 +77,34 @@ pub struct SkippedCounts {
     pub links: u32,
     /// Devices, pipes and sockets.
     pub special: u32,
-    /// What cannot be read, and names that cannot be sent.
+    /// Unreadable entries, and names that cannot be sent.
     pub unreadable: u32,
 }
 
-/// A time as file systems keep it.
+/// A time as stored by file systems.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Modified {
-    /// Since 1970 (UTC).
+    /// Seconds since 1970 (UTC).
     pub seconds: i64,
-    /// Below 10^9.
+    /// Nanoseconds, below 10^9.
     pub nanoseconds: u32,
 }
 
-/// The files to send, as found on disk. Uses about 150 bytes per entry, and at most 64 MiB for files of
-/// which the file system does not know the length, such as those of procfs.
+/// The files to send, as found on disk. Uses about 150 bytes per entry, and at most 64 MiB for
+/// files of unknown length to the file system, such as those of procfs.
 #[derive(Debug)]
 pub struct Source {
     entries: Vec<Entry>,
-    /// For each entry, which of `roots` it was found under.
+    /// For each entry, the index of its root in `roots`.
     root_of: Vec<u32>,
-    /// The paths asked for, as they lie on disk.
+    /// The requested paths on disk.
     roots: Vec<PathBuf>,
     skipped: Vec<(PathBuf, FileError)>,
     skipped_counts: SkippedCounts,
     totals: Totals,
-    /// Where the bytes of files come from whose file system may state a wrong length.
+    /// Source of the bytes of files whose file system may report a wrong length.
     contents: BTreeMap<u32, Content>,
-    /// What is sent if the only entry is a stream.
+    /// Input of a stream, if that is the only entry.
     input: Option<StreamInput>,
 }
 
@@ -126,29 +126,29 @@ pub(crate) struct Limits {
 impl Source {
     /// Lists `paths` and everything below them. A path arrives under its last component (that of
     /// the resolved path for `.` and the like). A symbolic link among `paths` is followed; those
-    /// found below are skipped, as are special files and directories that cannot be read: see
-    /// [`Source::skipped`].
+    /// below are skipped, as are special files and unreadable directories: see [`Source::skipped`].
     ///
     /// # Errors
-    /// If a path is missing or has no valid name, two paths have the same name, there are too many
-    /// entries, nothing is left to send, or `cancel` is used.
+    /// Fails if a path is missing or has no valid name, two paths have the same name, there are too
+    /// many entries, nothing is left to send, or `cancel` is used.
     pub fn scan(paths: &[PathBuf], cancel: &CancelToken) -> Result<Self, TransferError> {
         Self::scan_keeping(paths, Keep::default(), cancel)
     }
 
-    /// As [`scan`](Self::scan), and keeps what `keep` says. Links and holes need a receiver that
-    /// knows [`Revision::Links`](crate::Revision::Links).
+    /// Does the same as [`scan`](Self::scan), and keeps the properties in `keep`. Links and holes
+    /// need a receiver that supports [`Revision::Links`](crate::Revision::Links).
     ///
     /// # Errors
-    /// As [`scan`](Self::scan).
+    /// Same errors as [`scan`](Self::scan).
     pub fn scan_keeping(paths: &[PathBuf], keep: Keep, cancel: &CancelToken) -> Result<Self, TransferError> {
         Self::scan_filtered(paths, keep, &Filter::default(), cancel)
     }
 
-    /// As [`scan_keeping`](Self::scan_keeping), without what `filter` excludes.
+    /// Does the same as [`scan_keeping`](Self::scan_keeping), without the entries that `filter`
+    /// excludes.
     ///
     /// # Errors
-    /// As [`scan`](Self::scan).
+    /// Same errors as [`scan`](Self::scan).
     pub fn scan_filtered(
         paths: &[PathBuf],
         keep: Keep,
@@ -163,12 +163,12 @@ impl Source {
         scan.finish()
     }
 
-    /// A source of one file of unknown length, which arrives as `name` with the permissions `mode` and
-    /// the time `modified_unix` (seconds since 1970). It can be sent once, because `input` cannot be
-    /// read again.
+    /// Creates a source of one file of unknown length, which arrives as `name` with the permissions
+    /// `mode` and the time `modified_unix` (seconds since 1970). It can be sent once, because
+    /// `input` cannot be read again.
     ///
     /// # Errors
-    /// If the name cannot be sent.
+    /// Fails if the name cannot be sent.
     pub fn stream(name: &Path, mode: u16, modified_unix: i64, input: StreamInput) -> Result<Self, TransferError> {
         let path = RelativePath::from_components([name.as_os_str().as_bytes()])
             .map_err(|error| TransferError::Name(name.to_owned(), error))?;
@@ -178,11 +178,11 @@ impl Source {
         Ok(Self { entries: vec![entry], root_of: vec![0], totals, input: Some(input), ..Self::empty() })
     }
 
-    /// Checks `paths` themselves as [`scan`](Self::scan) does, without what is below them. Fast, and
-    /// finds the faults of a mistyped command.
+    /// Checks `paths` themselves like [`scan`](Self::scan), but nothing below them. Fast, and finds
+    /// the faults of a mistyped command.
     ///
     /// # Errors
-    /// As [`scan`](Self::scan), for the paths themselves.
+    /// Same errors as [`scan`](Self::scan) for the paths themselves.
     pub fn check(paths: &[PathBuf]) -> Result<(), TransferError> {
         let cancel = CancelToken::new();
         let filter = Filter::default();
@@ -198,28 +198,28 @@ impl Source {
         scan.finish().map(|_| ())
     }
 
-    /// The entries in the order in which they are sent: a directory before what is in it.
+    /// Returns the entries in sending order: a directory before its contents.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// The entries that were found but are not sent, with the reason: the first
-    /// [`SKIPPED_KEPT_MAX`] of them.
+    /// Returns the entries found but not sent, with the reason: the first [`SKIPPED_KEPT_MAX`] of
+    /// them.
     pub fn skipped(&self) -> &[(PathBuf, FileError)] {
         &self.skipped
     }
 
-    /// The number of entries that were found but are not sent.
+    /// Returns the number of entries found but not sent.
     pub fn skipped_count(&self) -> u64 {
         self.skipped_counts.total()
     }
 
-    /// The same by kind.
+    /// Returns their numbers by kind.
     pub(crate) fn skipped_counts(&self) -> SkippedCounts {
         self.skipped_counts
     }
 
-    /// Whether the receiver has to know [`Revision::Links`](crate::Revision::Links).
+    /// Returns whether the receiver has to support [`Revision::Links`](crate::Revision::Links).
     pub(crate) fn needs_links(&self) -> bool {
         self.entries.iter().any(Entry::needs_links)
     }
@@ -228,27 +228,27 @@ impl Source {
         self.totals
     }
 
-    /// What is sent if the only entry is a stream.
+    /// Returns the input of a stream, if that is the only entry.
     pub(crate) fn input(&self) -> Option<&StreamInput> {
         self.input.as_ref()
     }
 
-    /// Where entry `index` lies on disk.
+    /// Returns the path on disk of entry `index`.
     pub(crate) fn disk_path(&self, index: u32) -> PathBuf {
         let mut path = self.roots[self.root_of[index as usize] as usize].clone();
-        // The first component is the root's name on the wire; on disk the root has its own.
+        // The first component is the root's name on the wire; the root's path on disk replaces it.
         for component in self.entries[index as usize].path.components().skip(1) {
             path.push(std::ffi::OsStr::from_bytes(component));
         }
         path
     }
 
-    /// Where the bytes of file `index` come from.
+    /// Returns the source of the bytes of file `index`.
     pub(crate) fn content(&self, index: u32) -> Content {
         self.contents.get(&index).cloned().unwrap_or(Content::File)
     }
 
-    /// Sends these entries with other modes than they have on disk.
+    /// Sends these entries with modes that differ from those on disk.
     #[cfg(test)]
     pub(crate) fn set_modes(&mut self, modes: &BTreeMap<String, u16>) {
         for entry in &mut self.entries {
@@ -271,7 +271,7 @@ impl Source {
 }
 
 impl Entry {
-    /// Its length, if it is a file of known length.
+    /// Returns its length, if it is a file of known length.
     pub fn size(&self) -> Option<u64> {
         match self.kind {
             EntryKind::File { size } | EntryKind::SparseFile { size, .. } => Some(size),
@@ -281,12 +281,12 @@ impl Entry {
         }
     }
 
-    /// Whether it is a symbolic or a hard link.
+    /// Returns whether it is a symbolic or a hard link.
     pub fn is_link(&self) -> bool {
         matches!(self.kind, EntryKind::SymbolicLink { .. } | EntryKind::HardLink { .. })
     }
 
-    /// What it takes on disk in bytes, if its holes are kept.
+    /// Returns its space on disk in bytes, if its holes are kept.
     pub fn data(&self) -> Option<u64> {
         if let EntryKind::SparseFile { data, .. } = self.kind { Some(data) } else { None }
     }
@@ -295,14 +295,14 @@ impl Entry {
         self.is_link() || self.data().is_some()
     }
 
-    /// Whether it is a file of unknown length.
+    /// Returns whether it is a file of unknown length.
     pub fn is_stream(&self) -> bool {
         matches!(self.kind, EntryKind::Stream)
     }
 }
 
 impl SkippedCounts {
-    /// Of all kinds.
+    /// Returns the sum over all kinds.
     pub fn total(&self) -> u64 {
         u64::from(self.links) + u64::from(self.special) + u64::from(self.unreadable)
     }
@@ -318,36 +318,37 @@ impl SkippedCounts {
 }
 
 impl Modified {
-    /// The time of a file on disk.
+    /// Returns the modification time of a file on disk.
     pub(crate) fn of(metadata: &Metadata) -> Self {
         Self { seconds: metadata.mtime(), nanoseconds: (metadata.mtime_nsec() as u32).min(999_999_999) }
     }
 
-    /// Whether two times may be one that a file system has rounded: FAT keeps every other second.
+    /// Returns whether two times may be the same one after rounding by a file system: FAT stores
+    /// every other second.
     pub(crate) fn is_near(self, other: Self) -> bool {
         let nanoseconds = |time: Self| i128::from(time.seconds) * NANOSECONDS + i128::from(time.nanoseconds);
         (nanoseconds(self) - nanoseconds(other)).unsigned_abs() <= ROUNDING_MAX.unsigned_abs()
     }
 
-    /// Whether it is `exact`, or what a file system keeps of that whose times have steps of 2 s, 1 s, 10 ms,
-    /// 1 ms, 1 µs or 100 ns. All round down.
+    /// Returns whether it is `exact`, or its rounding by a file system with steps of 2 s, 1 s, 10
+    /// ms, 1 ms, 1 µs or 100 ns. All round down.
     pub(crate) fn is_rounded(self, exact: Self) -> bool {
         let nanoseconds = |time: Self| i128::from(time.seconds) * NANOSECONDS + i128::from(time.nanoseconds);
         let (kept, exact) = (nanoseconds(self), nanoseconds(exact));
         STEPS.into_iter().any(|step| kept == exact.div_euclid(step) * step)
     }
 
-    /// The same, as the system states it.
+    /// Returns the modification time in the system's `stat` result.
     pub(crate) fn of_stat(stat: &rustix::fs::Stat) -> Self {
         Self { seconds: stat.st_mtime, nanoseconds: (stat.st_mtime_nsec as u32).min(999_999_999) }
     }
 }
 
 impl Limits {
-    /// Counts `entry` in.
+    /// Adds `entry` to the sums.
     ///
     /// # Errors
-    /// If it is one too many.
+    /// Fails if it exceeds a limit.
     pub(crate) fn admit(&mut self, entry: &Entry) -> Result<(), TransferError> {
         self.entries += 1;
         self.path_bytes += entry.path.len();
@@ -370,23 +371,24 @@ impl Limits {
     }
 }
 
-/// A name that cannot be sent.
+/// Returns the error for a name that cannot be sent.
 pub(crate) fn name_error(error: NameError) -> FileError {
     FileError::new(FileErrorKind::Name, error)
 }
 
 const NANOSECONDS: i128 = 1_000_000_000;
 
-/// The most that a file system changes a time, in nanoseconds.
+/// Largest change of a time by a file system, in nanoseconds.
 const ROUNDING_MAX: i128 = 2 * NANOSECONDS;
 
-/// Steps of times in nanoseconds: exact ones, SMB, network file systems of other systems, exFAT, ext3, FAT.
+/// Steps of times in nanoseconds: exact ones, SMB, network file systems of other systems, exFAT,
+/// ext3, FAT.
 const STEPS: [i128; 7] = [1, 100, 1000, 1_000_000, 10_000_000, NANOSECONDS, ROUNDING_MAX];
 
 /// The maximum number of bytes of all names in one transfer.
 pub const PATH_BYTES_MAX: usize = 128 * 1024 * 1024;
 
-/// The number of skipped entries that are kept with their reason; further ones are only counted.
+/// Number of skipped entries kept with their reason; further ones are only counted.
 pub const SKIPPED_KEPT_MAX: usize = 1000;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The length of files whose file system states a wrong one. Files that a kernel or a program makes up
-//! while they are read have length 0 (procfs, many of FUSE) or one page (sysfs) whatever is in them.
+//! The length of files whose file system reports a wrong one. Files generated while they are read
+//! have length 0 (procfs, many FUSE file systems) or one page (sysfs), whatever their contents.
 
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata, OpenOptions};
@@ -12,33 +12,34 @@ use rustix::fs::OFlags;
 
 use crate::link::CancelToken;
 
-/// Where the bytes of a listed file come from.
+/// Source of the bytes of a listed file.
 #[derive(Clone, Debug)]
 pub(crate) enum Content {
-    /// From the file, which has the length that its file system states.
+    /// The file, which has the length reported by its file system.
     File,
-    /// From the file, whose length was found by reading it: its file system may state any. `stated` is
-    /// what it states.
+    /// The file, whose length was found by reading it: its file system may report any. `stated` is
+    /// the reported length.
     Measured { stated: u64 },
-    /// They were read when the file was listed. Such files often have other bytes at each reading.
+    /// The bytes read when the file was listed. Such files often have different bytes at each
+    /// reading.
     Held(Arc<[u8]>),
 }
 
-/// Finds out the lengths of files.
+/// Finds the lengths of files.
 #[derive(Default)]
 pub(crate) struct Measure {
-    /// For each device, whether its files have the lengths that it states.
+    /// By device, whether files have the reported lengths.
     exact: BTreeMap<u64, bool>,
-    /// The bytes that are held.
+    /// Number of bytes held.
     held: usize,
 }
 
 impl Measure {
-    /// The length of the file at `path`, and where its bytes come from. A file that cannot be opened
-    /// counts as it is stated: sending it fails.
+    /// Returns the length of the file at `path`, and the source of its bytes. For a file that
+    /// cannot be opened, the reported length is used: sending it fails.
     ///
     /// # Errors
-    /// If reading fails, or `cancel` is used.
+    /// Fails if reading fails, or `cancel` is used.
     pub(crate) fn measure(
         &mut self,
         path: &Path,
@@ -47,7 +48,7 @@ impl Measure {
     ) -> io::Result<(u64, Content)> {
         let stated = metadata.len();
         let is_exact = *self.exact.entry(metadata.dev()).or_insert_with(|| states_lengths(path));
-        // Without blocks it may be made up, below a file system that is trusted otherwise.
+        // A file without blocks may be generated, even below an otherwise trusted file system.
         if is_exact && stated > 0 && metadata.blocks() > 0 {
             return Ok((stated, Content::File));
         }
@@ -55,8 +56,8 @@ impl Measure {
         let Ok(mut file) = OpenOptions::new().read(true).custom_flags(flags).open(path) else {
             return Ok((stated, Content::File));
         };
-        // Files that are made up may not bear reads in their middle. Whether they can be read at all is found
-        // out below.
+        // Generated files may not support reads in their middle. Whether they can be read at all is
+        // determined below.
         match ends_at(&file, stated) {
             Ok(true) if is_exact => Ok((stated, Content::File)),
             Ok(true) if stated > 0 => Ok((stated, Content::Measured { stated })),
@@ -86,7 +87,7 @@ impl Measure {
     }
 }
 
-/// Whether `file` has exactly `len` bytes to read.
+/// Returns whether exactly `len` bytes can be read from `file`.
 pub(crate) fn ends_at(file: &File, len: u64) -> io::Result<bool> {
     let has_byte = |offset| loop {
         match file.read_at(&mut [0], offset) {
@@ -97,7 +98,7 @@ pub(crate) fn ends_at(file: &File, len: u64) -> io::Result<bool> {
     Ok((len == 0 || has_byte(len - 1)?) && !has_byte(len)?)
 }
 
-/// Whether the file system at `path` is known to state the lengths of its files.
+/// Returns whether the file system at `path` is known to report the lengths of its files.
 #[cfg(target_os = "linux")]
 fn states_lengths(path: &Path) -> bool {
     rustix::fs::statfs(path).is_ok_and(|found| EXACT.contains(&(found.f_type as u32)))
@@ -108,9 +109,10 @@ fn states_lengths(_: &Path) -> bool {
     false
 }
 
-/// File systems that keep files, and so know their lengths (statfs(2) and the kernel's `magic.h`): ext4,
-/// XFS, Btrfs, tmpfs, ramfs, overlayfs, F2FS, ZFS, bcachefs, NFS, SMB, FAT, exFAT, NTFS, ISO 9660, UDF,
-/// SquashFS, EROFS, UBIFS, JFS, NILFS. Files of others are read at both ends of their stated length.
+/// Magic numbers of file systems that store files, and so know their lengths (statfs(2) and the
+/// kernel's `magic.h`): ext4, XFS, Btrfs, tmpfs, ramfs, overlayfs, F2FS, ZFS, bcachefs, NFS, SMB,
+/// FAT, exFAT, NTFS, ISO 9660, UDF, SquashFS, EROFS, UBIFS, JFS, NILFS. Files on other file systems
+/// are read at both ends of their reported length.
 #[cfg(target_os = "linux")]
 const EXACT: [u32; 22] = [
     0xEF53,
@@ -137,11 +139,12 @@ const EXACT: [u32; 22] = [
     0x3434,
 ];
 
-/// 1 MiB. Files of procfs and sysfs are far smaller. Longer ones are read again when they are sent.
+/// Size limit of a file held in memory: 1 MiB. Files of procfs and sysfs are far smaller. Longer
+/// ones are read again when they are sent.
 const HELD_FILE_MAX: u64 = 1 << 20;
 
-/// 64 MiB for all files of a transfer.
+/// Limit on bytes held for all files of a transfer: 64 MiB.
 const HELD_MAX: usize = 64 << 20;
 
-/// Bytes that are read at a time if they are only counted.
+/// Number of bytes read at a time when they are only counted.
 const READ_LEN: usize = 256 * 1024;

@@ -14,12 +14,12 @@ use super::revision::Revision;
 pub(super) struct Faults {
     /// Bytes in both directions, control included, after which the connection is lost.
     pub(super) bytes_left: AtomicU64,
-    /// Bytes of data streams until one of them is flipped.
+    /// Bytes of data streams after which one byte is flipped.
     pub(super) flip_in: AtomicU64,
-    /// What both ends know.
+    /// Protocol revision of both ends.
     pub(super) revision: Mutex<Revision>,
     lost: AtomicBool,
-    /// The receiver waited to write to the control stream.
+    /// Whether the receiver has waited to write to the control stream.
     is_full: AtomicBool,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct MemoryLink {
     incoming: Arc<Queue<Box<dyn Read + Send>>>,
 }
 
-/// Both ends with their control streams: sender first.
+/// Returns both ends with their control streams: sender first.
 pub(super) fn pair() -> ((MemoryLink, Control), (MemoryLink, Control)) {
     let faults = Arc::new(Faults {
         bytes_left: AtomicU64::new(u64::MAX),
@@ -39,7 +39,7 @@ pub(super) fn pair() -> ((MemoryLink, Control), (MemoryLink, Control)) {
         lost: AtomicBool::new(false),
         is_full: AtomicBool::new(false),
     });
-    // As few streams as a peer may allow: then opening waits.
+    // As few streams as a peer may permit, so that opening waits.
     let (there, back) = (Arc::new(Queue::new(4)), Arc::new(Queue::new(4)));
     let end = |outgoing: &Arc<_>, incoming: &Arc<_>| MemoryLink {
         faults: Arc::clone(&faults),
@@ -68,7 +68,7 @@ impl MemoryLink {
     /// Waits until the receiver waits to write to the control stream.
     ///
     /// # Panics
-    /// If the connection is lost before.
+    /// Panics if the connection is lost before.
     pub(super) fn wait_until_full(&self) {
         while !self.faults.is_full.load(Ordering::SeqCst) {
             assert!(!self.faults.is_lost(), "the connection was lost before the receiver waited");
@@ -78,7 +78,7 @@ impl MemoryLink {
 }
 
 impl Faults {
-    /// Counts `len` bytes; false if they exceed the limit after which the connection fails.
+    /// Counts `len` bytes; returns false if they exceed the limit after which the connection fails.
     fn carry(&self, len: u64) -> bool {
         let enough = |left: u64| if left == u64::MAX { Some(left) } else { left.checked_sub(len) };
         if self.bytes_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, enough).is_err() {
@@ -246,8 +246,8 @@ impl Read for Reader {
     }
 }
 
-/// Bytes in flight on one stream: less than a segment, so that writers wait for readers.
+/// Limit on bytes in flight on one stream: less than a segment, so that writers wait for readers.
 const PIPE_LEN: usize = 16 * 1024;
 
-/// How often a blocked end looks whether the connection is lost.
+/// Interval at which a blocked end checks whether the connection is lost.
 const LOOK: Duration = Duration::from_millis(2);

@@ -23,26 +23,26 @@ pub(crate) enum Message {
     Hello { version: u16, base_log2: u8, proof: Option<Proof>, run: Option<RunId> },
     /// Sender: the next entries of the list.
     Entries(Vec<Entry>),
-    /// Sender: the list is complete and has this many entries. What it skipped is said only to
-    /// receivers that read it.
+    /// Sender: the list is complete and has this many entries. The numbers of skipped entries are
+    /// sent only to receivers that read them.
     EntriesEnd { count: u32, skipped: Option<SkippedCounts> },
-    /// Sender: all segments of a file are sent (or were held); this is its hash.
+    /// Sender: all segments of a file are sent (or were held), with the hash of the file.
     FileDone { index: u32, hash: FileHash },
     /// Sender: a file cannot be sent.
     FileAbort { index: u32, error: FileError },
-    /// Sender: all pieces of a stream are sent; its length and hash.
+    /// Sender: all pieces of a stream are sent, with its length and hash.
     StreamEnd { index: u32, size: u64, hash: FileHash },
-    /// Sender: all results are in, the data streams are done.
+    /// Sender: all results are in, and the data streams are done.
     Finish,
     /// Receiver: the sender may send. The proof answers a ticket's.
     Accepted { version: u16, proof: Option<Proof> },
-    /// Receiver: the sender may not send. The code of a [`crate::Refusal`].
+    /// Receiver: the sender may not send. `code` is that of a [`crate::Refusal`].
     Refused { code: u8 },
-    /// Receiver: ready for a file; the segments (a set's bytes) that it holds.
+    /// Receiver: ready for a file; `held` has the segments that it holds (a set's bytes).
     Plan { index: u32, held: Vec<u8> },
-    /// Receiver: the number of pieces of a stream that it may be sent, from the first.
+    /// Receiver: the number of pieces, from the first, that the sender may send of a stream.
     Credit { index: u32, pieces: u32 },
-    /// Receiver: how much data of an earlier attempt is hashed.
+    /// Receiver: the amount of data of an earlier attempt hashed so far.
     Verifying { index: u32, bytes_done: u64, bytes_total: u64 },
     /// Receiver: an entry is in place, files with their hash.
     Done { index: u32, hash: Option<FileHash> },
@@ -50,19 +50,19 @@ pub(crate) enum Message {
     Failed { index: u32, error: FileError },
     /// Receiver: it leaves an entry out.
     LeftOut { index: u32, reason: LeftOutReason },
-    /// Receiver, after Finish: it has deleted this, or would delete it.
+    /// Receiver, after Finish: it has deleted this entry, or would delete it.
     Deleted { is_dry_run: bool, path: RelativePath },
-    /// Receiver, after Finish: this cannot be deleted.
+    /// Receiver, after Finish: this entry cannot be deleted.
     NotDeleted { path: RelativePath, error: FileError },
-    /// Receiver, after Finish: it deletes nothing although its user wants that.
+    /// Receiver, after Finish: it deletes nothing although its user requested it.
     NothingDeleted { reason: NothingDeletedReason },
-    /// Receiver: everything is on disk. Last.
+    /// Receiver: everything is on disk. The last message.
     Bye,
     /// Either: it ends the transfer early.
     Stop { code: StopCode, reason: String },
 }
 
-/// The reason why a side ends the transfer early.
+/// Reason why a side ends the transfer early.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum StopCode {
@@ -73,7 +73,7 @@ pub(crate) enum StopCode {
     Failed = 2,
 }
 
-/// The bytes are not a message.
+/// Error: the bytes are not a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Malformed(pub(crate) &'static str);
 
@@ -81,7 +81,7 @@ impl Message {
     /// Appends the whole frame to `out`.
     ///
     /// # Panics
-    /// If the message exceeds a frame. Callers split every list to fit.
+    /// Panics if the message exceeds a frame. Callers split every list to fit.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&[0; 4]);
@@ -92,7 +92,7 @@ impl Message {
         out[start..start + 4].copy_from_slice(&(len as u32).to_be_bytes());
     }
 
-    /// The message in `frame`, which is a frame without its length.
+    /// Decodes the message in `frame`, which is a frame without its length.
     pub(crate) fn decode(frame: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader(frame);
         let message = Self::decode_body(reader.u8()?, &mut reader)?;
@@ -275,7 +275,7 @@ impl Message {
     }
 }
 
-/// Bytes that `entry` takes in a message.
+/// Returns the encoded length of `entry` in a message.
 pub(crate) fn entry_len(entry: &Entry) -> usize {
     // A path of n components has n - 1 separators inside `len`; on the wire each component has a
     // length byte instead.
@@ -330,8 +330,8 @@ fn put_optional(out: &mut Vec<u8>, value: Option<&[u8; 32]>) {
     out.extend_from_slice(value.map_or(&[], |bytes| bytes.as_slice()));
 }
 
-/// [`FileError::new`] already makes the text printable and bounds it. This applies the same rule to values made
-/// otherwise.
+/// [`FileError::new`] already makes the text printable and bounds it. This applies the same rule to
+/// values made in other ways.
 fn put_text(out: &mut Vec<u8>, text: &str) {
     let text = printable(text, DETAIL_LEN_MAX);
     out.push(text.len() as u8);
@@ -463,7 +463,7 @@ const KIND_SPARSE_FILE: u8 = 5;
 /// Kind, sizes, mode, time and number of components.
 const ENTRY_FIXED_LEN_MAX: usize = 1 + 16 + 2 + 8 + 4 + 1;
 
-// The longest entry fits a frame after a full batch, and so does a segment set.
+// The longest entry fits into a frame after a full batch, and so does a segment set.
 const _: () = assert!(ENTRIES_LEN + ENTRY_FIXED_LEN_MAX + 2 * super::names::PATH_LEN_MAX + 2 <= FRAME_LEN_MAX);
 const _: () = assert!(super::segment::SEGMENTS_MAX as usize / 8 + 5 <= FRAME_LEN_MAX);
 const _: () = assert!(DETAIL_LEN_MAX <= u8::MAX as usize);

@@ -25,21 +25,21 @@ pub enum NameError {
     Empty,
     /// `.` or `..`.
     Dots,
-    /// A component with `/` or NUL in it.
+    /// A component contains `/` or NUL.
     Separator,
-    /// A component longer than [`COMPONENT_LEN_MAX`].
+    /// A component is longer than [`COMPONENT_LEN_MAX`].
     LongComponent,
-    /// Longer than [`PATH_LEN_MAX`], or of more than [`COMPONENTS_MAX`] components.
+    /// The path is longer than [`PATH_LEN_MAX`], or has more than [`COMPONENTS_MAX`] components.
     LongPath,
-    /// It has a suffix of the files that Litz keeps next to unfinished ones.
+    /// The name has a suffix of the files that Litz keeps next to unfinished ones.
     Reserved,
 }
 
 impl RelativePath {
-    /// The path of these components, checked.
+    /// Creates and checks the path of these components.
     ///
     /// # Errors
-    /// The first fault found.
+    /// Fails with the first fault found.
     pub fn from_components<'a>(components: impl IntoIterator<Item = &'a [u8]>) -> Result<Self, NameError> {
         let mut bytes = Vec::new();
         for (index, component) in components.into_iter().enumerate() {
@@ -58,26 +58,26 @@ impl RelativePath {
         Ok(Self { bytes: bytes.into() })
     }
 
-    /// This path with one more component.
+    /// Returns this path with one more component.
     ///
     /// # Errors
-    /// As [`RelativePath::from_components`].
+    /// Same errors as [`RelativePath::from_components`].
     pub fn join(&self, component: &[u8]) -> Result<Self, NameError> {
         Self::from_components(self.components().chain([component]))
     }
 
-    /// The components, outermost first.
+    /// Returns the components, outermost first.
     pub fn components(&self) -> impl Iterator<Item = &[u8]> {
         self.bytes.split(|byte| *byte == b'/')
     }
 
-    /// The path of its first component alone.
+    /// Returns the path of its first component alone.
     pub(crate) fn root(&self) -> Self {
         let end = self.bytes.iter().position(|byte| *byte == b'/').unwrap_or(self.bytes.len());
         Self { bytes: self.bytes[..end].into() }
     }
 
-    /// The directories on the way, outermost first, and the last component.
+    /// Returns the directories above it, outermost first, and the last component.
     pub(crate) fn split_last(&self) -> (impl Iterator<Item = &OsStr>, &OsStr) {
         let (parents, name) = match self.bytes.iter().rposition(|byte| *byte == b'/') {
             Some(slash) => (&self.bytes[..slash], &self.bytes[slash + 1..]),
@@ -87,20 +87,20 @@ impl RelativePath {
         (parents, OsStr::from_bytes(name))
     }
 
-    /// The components with `/` between them.
+    /// Returns the components with `/` between them.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Length in bytes, separators included.
+    /// Returns the length in bytes, separators included.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
 }
 
 impl fmt::Display for RelativePath {
-    /// The name for display: control characters and bytes that are not UTF-8 are shown as `\xNN`,
-    /// so that a name cannot control a terminal or break a line.
+    /// Writes the name for display: control characters and bytes that are not UTF-8 are shown as
+    /// `\xNN`, so that a name cannot control a terminal or break a line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.bytes.utf8_chunks() {
             for character in chunk.valid().chars() {
@@ -163,30 +163,31 @@ fn check_component(component: &[u8]) -> Result<(), NameError> {
     }
 }
 
-/// Whether `component` ends with `suffix` in any case: some file systems do not distinguish case.
+/// Returns whether `component` ends with `suffix` in any case: some file systems do not distinguish
+/// case.
 fn ends_with(component: &[u8], suffix: &[u8]) -> bool {
     component.len().checked_sub(suffix.len()).is_some_and(|start| component[start..].eq_ignore_ascii_case(suffix))
 }
 
-/// Marks that reorder text on a screen, by which `gpj.exe` can be made to look like `exe.jpg`
-/// (Unicode UAX #9).
+/// Returns whether a character reorders text on a screen; `gpj.exe` can be made to look like
+/// `exe.jpg` that way (Unicode UAX #9).
 fn is_direction_mark(character: char) -> bool {
     matches!(character, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A name on any usual file system (`NAME_MAX`), in bytes.
+/// Longest name on any usual file system (`NAME_MAX`), in bytes.
 pub const COMPONENT_LEN_MAX: usize = 255;
 
-/// A path in one system call (`PATH_MAX`), in bytes.
+/// Longest path in one system call (`PATH_MAX`), in bytes.
 pub const PATH_LEN_MAX: usize = 4096;
 
-/// Depth of a tree: a directory is held open for each level while a path is walked.
+/// Largest depth of a tree: a directory is held open for each level while a path is walked.
 pub const COMPONENTS_MAX: usize = 255;
 
-/// An unfinished file.
+/// Suffix of an unfinished file.
 pub(crate) const PART_SUFFIX: &[u8] = b".litz-part";
 
-/// The suffix of the journal of an unfinished file.
+/// Suffix of the journal of an unfinished file.
 pub(crate) const JOURNAL_SUFFIX: &[u8] = b".litz-journal";
 
 #[cfg(test)]

@@ -1,18 +1,19 @@
-//! A limit on the files that transfers have open at a time, shared by the transfers of a process.
+//! A limit on simultaneously open files, shared by the transfers of a process.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The number of files that several receiving transfers together have open. A file waits if there are
-/// too many. Transfers share the limit if their options have clones of one value.
+/// Number of files that several receiving transfers together may have open. Further files wait.
+/// Transfers share the limit if their options have clones of one value.
 ///
-/// A transfer gets another file while it has fewer than are left, so those that begin later get some,
-/// too. Each may always have one, beyond the limit if need be: no transfer waits for another.
+/// A transfer gets another file while it has fewer than are left, so that transfers that begin
+/// later also get some. Each may always have one, beyond the limit if need be: no transfer waits
+/// for another.
 #[derive(Clone, Debug)]
 pub struct OpenFiles(Arc<Shared>);
 
-/// The descriptors that one file needs at most: the part file, its journal and its directory.
+/// Largest number of descriptors of one file: the part file, its journal and its directory.
 pub const DESCRIPTORS_PER_FILE: usize = 3;
 
 #[derive(Debug)]
@@ -24,45 +25,47 @@ struct Shared {
 #[derive(Debug)]
 struct Left {
     files: usize,
-    /// Threads that wait for a file. A notification is a system call, also if nothing waits.
+    /// Number of threads waiting for a file. A notification is a system call, even if no thread
+    /// waits.
     waiting: usize,
 }
 
-/// The files of one transfer.
+/// Files of one transfer.
 #[derive(Debug)]
 pub(crate) struct TransferFiles {
     shared: Arc<Shared>,
     open: Arc<AtomicUsize>,
 }
 
-/// The right to have one file open, until it is dropped.
+/// Permission to have one file open, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct FilePermit {
     shared: Arc<Shared>,
     open: Arc<AtomicUsize>,
-    /// The file is not the one that a transfer may always have.
+    /// Whether this counts towards the limit, unlike the one file that a transfer may always have.
     is_shared: bool,
 }
 
 impl OpenFiles {
-    /// At most `files` files, and one for each transfer.
+    /// Creates a limit of `files` files, plus one for each transfer.
     pub fn new(files: usize) -> Self {
         Self(Arc::new(Shared { left: Mutex::new(Left { files, waiting: 0 }), changed: Condvar::new() }))
     }
 
-    /// The files of a transfer that begins.
+    /// Returns the files of a new transfer.
     pub(crate) fn transfer(&self) -> TransferFiles {
         TransferFiles { shared: Arc::clone(&self.0), open: Arc::default() }
     }
 }
 
 impl TransferFiles {
-    /// The right to open another file, if there is one now.
+    /// Returns the permission to open another file, if one is available now.
     pub(crate) fn try_acquire(&self) -> Option<Arc<FilePermit>> {
         self.grant(&mut self.shared.left.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Waits until another file may be opened. `None` if `is_stopping`, which is looked at now and then.
+    /// Waits until another file may be opened. Returns `None` if `is_stopping`, which is checked at
+    /// intervals.
     pub(crate) fn acquire(&self, is_stopping: impl Fn() -> bool) -> Option<Arc<FilePermit>> {
         let mut left = self.shared.left.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -102,15 +105,15 @@ impl Drop for FilePermit {
     }
 }
 
-/// The maximum number of files with a plan and without a result. With fewer, a path with a long round
-/// trip would be idle between small files. [`OpenFiles`] may limit them further.
+/// Limit on files with a plan and without a result. With fewer, a path with a long round trip would
+/// be idle between small files. [`OpenFiles`] may limit them further.
 pub(crate) const FILES_AHEAD: usize = 256;
 
-/// The same if both ends know `litz/1.3`: a small file is not open before its bytes have arrived, so
-/// more of them may wait, and a path of 50 ms carries 80,000 in a second.
+/// Limit on such small files if both ends support `litz/1.3`: a small file is not open before its
+/// bytes have arrived, so more of them may wait, and a path of 50 ms carries 80,000 in a second.
 pub(crate) const SMALL_FILES_AHEAD: usize = 4096;
 
-/// The interval at which a waiting thread looks whether its transfer stops.
+/// Interval at which a waiting thread checks whether its transfer stops.
 const TICK: Duration = Duration::from_millis(50);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Files and directories of ours whose modes deny us access: those of a receiver that is not root.
+//! Our own files and directories whose modes deny us access: those of a receiver that is not root.
 
 use std::ffi::OsStr;
 use std::io;
@@ -6,8 +6,9 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 
-/// Sets the mode of `name` in `directory` if `is_it` confirms that it is what is meant. It needs not be
-/// readable, and a symbolic link is not followed. Returns its state before; `None` if `is_it` denied.
+/// Sets the mode of `name` in `directory` if `is_it` confirms its identity. It need not be
+/// readable, and a symbolic link is not followed. Returns its previous state; `None` if `is_it`
+/// returned false.
 pub(crate) fn chmod_at(
     directory: &OwnedFd,
     name: &OsStr,
@@ -22,21 +23,22 @@ pub(crate) fn chmod_at(
     }
     let (before, wanted) = (stat.st_mode & 0o777, mode(stat.st_mode & 0o777));
     if before != wanted {
-        // What makes files of a group's directory belong to the group is the receiver's own.
+        // The set-group-ID bit of a directory belongs to the receiver.
         let kept = if FileType::from_raw_mode(stat.st_mode).is_dir() { stat.st_mode & 0o7000 } else { 0 };
-        // The descriptor permits nothing, and fchmodat(2) would follow a link that took the name's place.
+        // The descriptor grants no access, and fchmodat(2) would follow a link that took the name's
+        // place.
         let path = format!("/proc/self/fd/{}", found.as_fd().as_raw_fd());
         rustix::fs::chmod(path, Mode::from_raw_mode(wanted | kept))?;
     }
     Ok(Some(stat))
 }
 
-/// Whether this process may set the mode and the time of the file.
+/// Returns whether this process may set the mode and the time of the file.
 pub(crate) fn is_changeable(stat: &Stat) -> bool {
     is_own(stat) || rustix::process::geteuid().is_root()
 }
 
-/// Whether the file belongs to the user of this process.
+/// Returns whether the file belongs to the user of this process.
 pub(crate) fn is_own(stat: &Stat) -> bool {
     stat.st_uid == rustix::process::geteuid().as_raw()
 }

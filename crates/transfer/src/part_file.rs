@@ -41,23 +41,23 @@ pub(crate) use whole::sync_together;
 
 use records::Records;
 
-/// The maximum number of bytes of a file in the page cache that are not on disk. Without a bound
-/// the system collects gigabytes and then blocks all writers while it writes them. With it, disk
-/// and network work at the same time.
+/// Limit on the bytes of a file in the page cache that are not on disk. Without a limit the system
+/// collects gigabytes and then blocks all writers while it writes them. With it, disk and network
+/// work at the same time.
 const DIRTY_BYTES_MAX: u64 = 128 << 20;
 
-/// The mode of part files and journals: for the owner only.
+/// Mode of part files and journals: for the owner only.
 const PART_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-/// The bit of a mode that lets the owner read.
+/// Mode bit that lets the owner read.
 const OWNER_READS: u32 = 0o400;
 
-/// The state of a file's name before it is received.
+/// State of a file's name before it is received.
 pub(crate) enum Found {
     /// Nothing, or something that may be overwritten.
     Free,
-    /// A regular file of the same size, and of nearly the same time if it may be overwritten: perhaps this
-    /// very file. To be compared.
+    /// A regular file of the same size, and of nearly the same time if it may be overwritten:
+    /// perhaps this very file. Its content must be compared.
     Same(File),
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct PartFile {
     disk: Arc<dyn Disk>,
     reservation: Reservation,
     records: Mutex<Records>,
-    /// There may be a journal to remove.
+    /// Whether there may be a journal to remove.
     may_have_journal: bool,
     /// Bytes written since the last flush to the disk.
     dirty_bytes: AtomicU64,
@@ -83,7 +83,7 @@ pub(crate) struct PartFile {
 /// Checks what exists under `name`.
 ///
 /// # Errors
-/// If something exists that must not be replaced.
+/// Fails if something exists that must not be replaced.
 pub(crate) fn look(directory: &OwnedFd, name: &OsStr, entry: &Entry, overwrite: bool) -> Result<Found, FileError> {
     let stat = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
@@ -108,7 +108,7 @@ pub(crate) fn look(directory: &OwnedFd, name: &OsStr, entry: &Entry, overwrite: 
     if overwrite { Ok(Found::Free) } else { Err(FileError::new(FileErrorKind::Exists, "")) }
 }
 
-/// Opens a file for reading. One that an earlier attempt has moved here may have a mode that denies it.
+/// Opens a file for reading. If an earlier attempt has moved it here, its mode may deny that.
 fn open_existing(directory: &OwnedFd, name: &OsStr, entry: &Entry) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let open = || rustix::fs::openat(directory, name, flags, Mode::empty()).map(File::from);
@@ -130,12 +130,12 @@ fn open_existing(directory: &OwnedFd, name: &OsStr, entry: &Entry) -> io::Result
     }
 }
 
-/// Completes the file of `entry`, which was in its place before the transfer: sets its mode and its time if
-/// files may be overwritten. Otherwise gives it its mode back if an earlier attempt was killed while it had made it
-/// readable.
+/// Completes the file of `entry` that existed before the transfer: sets its mode and time if files
+/// may be overwritten. Otherwise restores its mode if an earlier attempt was killed while the file
+/// was temporarily readable.
 ///
 /// # Errors
-/// If one cannot be set. Those of another user's file are left as they are.
+/// Fails if one cannot be set. Another user's file is left unchanged.
 pub(crate) fn complete_in_place(
     directory: &OwnedFd,
     name: &OsStr,
@@ -152,7 +152,7 @@ pub(crate) fn complete_in_place(
     if overwrite {
         let stat =
             rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).map_err(|errno| target(errno.into()))?;
-        // It may be nearly the right one.
+        // It may have nearly the right time.
         if is_it(&stat) && Modified::of_stat(&stat) != entry.modified {
             tree.set_time_at(directory, name, entry.modified).map_err(target)?;
         }
@@ -162,17 +162,17 @@ pub(crate) fn complete_in_place(
                 && is_own(stat)
                 && stat.st_mode & 0o777 == wanted | OWNER_READS
         };
-        // Best effort, as the file is there and verified.
+        // Best effort, because the file is in place and verified.
         let _ = chmod_at(directory, name, |_| wanted, is_left);
     }
     Ok(())
 }
 
 impl PartFile {
-    /// Opens or creates the part file for `name` in `directory`, which is below `tree`, locks it, and
-    /// reserves the disk space of the whole file, so that a full disk is reported before anything is
-    /// sent; if the file has holes, that of its `data` bytes. Also returns the journal's records, which
-    /// the caller verifies.
+    /// Opens or creates the part file for `name` in `directory`, which is below `tree`, locks it,
+    /// and reserves the disk space of the whole file, or of its `data` bytes if it has holes, so
+    /// that a full disk is reported before anything is sent. Also returns the journal's records,
+    /// which the caller verifies.
     pub(crate) fn open(
         tree: &TargetTree,
         directory: Arc<OwnedFd>,
@@ -220,14 +220,13 @@ impl PartFile {
         Ok((part, recorded))
     }
 
-    /// The part file, for reading.
+    /// Returns the part file, for reading.
     pub(crate) fn file(&self) -> &File {
         &self.file
     }
 
     /// Writes `bytes` at `offset`. The thread that reaches half the bound flushes to the disk.
-    /// Other threads continue meanwhile, and wait if they fill the other half before the flush is
-    /// done.
+    /// Other threads continue, and wait only if they fill the other half before the flush is done.
     pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.reservation.use_up(bytes.len() as u64);
         self.disk.write_all_at(&self.file, bytes, offset)?;
@@ -248,12 +247,12 @@ impl PartFile {
         Ok(())
     }
 
-    /// Makes `len` bytes at `offset` a hole, whatever an earlier attempt has written there.
+    /// Turns `len` bytes at `offset` into a hole, whatever an earlier attempt has written there.
     pub(crate) fn make_hole(&self, len: u64, offset: u64) -> io::Result<()> {
         self.disk.make_hole(&self.file, len, offset)
     }
 
-    /// Notes that `segment` is written and verified.
+    /// Records that `segment` is written and verified.
     pub(crate) fn record(&self, segment: u32, value: &[u8; 32]) -> io::Result<()> {
         self.records().append(segment, value)
     }
@@ -270,8 +269,9 @@ impl PartFile {
     /// Moves a synced file to its name.
     pub(crate) fn publish(&self, entry: &Entry, tree: &TargetTree, overwrite: bool) -> Result<(), FileError> {
         let target = |error: io::Error| FileError::target(&error);
-        // Only now, when the content is complete, others may read it. And not after the rename: if the
-        // process were killed in between, the file would keep the mode of a part file.
+        // The content is complete only now, so others may read it. The mode is not set after the
+        // rename: if the process were killed in between, the file would keep the mode of a part
+        // file.
         tree.set_mode(&self.file, entry.mode).map_err(target)?;
         if let Err(error) = self.rename(overwrite) {
             let _ = rustix::fs::fchmod(&self.file, PART_MODE);
@@ -286,15 +286,15 @@ impl PartFile {
         Ok(())
     }
 
-    /// Brings what was written to the disk. If that fails, only what an earlier sync brought there is
-    /// kept.
+    /// Brings written data to the disk. If that fails, only data that an earlier sync brought there
+    /// are kept.
     fn sync(&self, sync: impl FnOnce(&dyn Disk, &File) -> io::Result<()>) -> io::Result<()> {
         let covered = self.records().begin_sync();
         let synced = sync(&*self.disk, &self.file);
         let mut records = self.records();
         match synced {
-            // A sync of another thread may have failed meanwhile. The system reports that error only
-            // once.
+            // A sync of another thread may have failed in the meantime. The system reports that
+            // error only once.
             Ok(()) => records.check().map(|()| records.on_synced(covered)),
             Err(error) => {
                 if !records.on_sync_failed() {
@@ -309,7 +309,7 @@ impl PartFile {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes part file and journal.
+    /// Removes the part file and the journal.
     pub(crate) fn discard(&self) {
         discard(&self.directory, &self.part_name, &self.journal_name);
     }
@@ -318,8 +318,8 @@ impl PartFile {
         let (from, to) = (&self.part_name, &self.name);
         if !overwrite {
             match rustix::fs::renameat_with(&*self.directory, from, &*self.directory, to, RenameFlags::NOREPLACE) {
-                // Some file systems cannot guarantee this in one step. Then look first, and accept
-                // the moment between.
+                // Some file systems cannot guarantee this in one step. Then check first, and accept
+                // the race.
                 Err(Errno::INVAL | Errno::NOSYS) => {}
                 outcome => return Ok(outcome?),
             }
@@ -346,7 +346,7 @@ pub(crate) fn discard_remains(directory: &OwnedFd, name: &OsStr) {
     if rustix::fs::statat(directory, &part_name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(is_link) {
         let _ = rustix::fs::unlinkat(directory, &part_name, AtFlags::empty());
     }
-    // Only a part file that no other transfer has locked.
+    // Removes a part file only if no other transfer holds its lock.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     if let Ok(file) = rustix::fs::openat(directory, &part_name, flags, Mode::empty()) {
         if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
@@ -357,7 +357,8 @@ pub(crate) fn discard_remains(directory: &OwnedFd, name: &OsStr) {
     let _ = rustix::fs::unlinkat(directory, &journal_name, AtFlags::empty());
 }
 
-/// The names of part file and journal. A name too long for a suffix is replaced by its hash.
+/// Returns the names of part file and journal. A name too long for a suffix is replaced by its
+/// hash.
 pub(crate) fn part_and_journal_names(name: &OsStr) -> (OsString, OsString) {
     let stem = if name.len() + JOURNAL_SUFFIX.len() > COMPONENT_LEN_MAX {
         blake3::hash(name.as_bytes()).to_hex().as_bytes().to_vec()
@@ -378,11 +379,11 @@ fn resume_or_create(
 ) -> io::Result<(Journal, Recorded)> {
     // An unreadable journal is treated as a missing one.
     if let Ok(Some(resumed)) = Journal::resume(journal.try_clone()?, key, layout)
-        // An error that no process has seen yet is reported here: what is in memory may not be on the
+        // An error not yet seen by any process is reported here: data in memory may not be on the
         // disk.
         && (resumed.1.is_empty() || disk.sync_data(part).is_ok())
     {
-        // So that the caller verifies what is on the disk.
+        // This makes the caller verify the data on the disk.
         let _ = rustix::fs::fadvise(part, 0, None, Advice::DontNeed);
         return Ok(resumed);
     }
@@ -391,16 +392,16 @@ fn resume_or_create(
 }
 
 /// Opens or creates a part file or journal. It must be a regular file without other hard links,
-/// which a write would change too.
+/// which a write would change, too.
 fn open_regular(directory: &OwnedFd, name: &OsStr) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let opened = match rustix::fs::openat(directory, name, flags, PART_MODE) {
-        // Its process was killed when it was about to move a file into place that its owner may not write
+        // Its process was killed just before moving a file into place that its owner may not write
         // to or read.
         Err(Errno::ACCESS) => {
             let is_it = |stat: &Stat| FileType::from_raw_mode(stat.st_mode).is_file() && stat.st_nlink == 1;
             match chmod_at(directory, name, |_| PART_MODE.as_raw_mode(), is_it) {
-                // There is none: the folder itself denies a new one.
+                // There is none: the folder itself denies creating one.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Errno::ACCESS.into()),
                 outcome => outcome?.ok_or_else(|| not_ours(name))?,
             };
@@ -411,7 +412,7 @@ fn open_regular(directory: &OwnedFd, name: &OsStr) -> io::Result<File> {
     let file = File::from(opened?);
     let metadata = check_regular(&file, name)?;
     if metadata.mode() & 0o777 != PART_MODE.as_raw_mode() {
-        // Its process was killed when it was about to move the file into place.
+        // Its process was killed just before moving the file into place.
         rustix::fs::fchmod(&file, PART_MODE)?;
     }
     Ok(file)
@@ -444,8 +445,8 @@ fn lock(directory: &OwnedFd, name: &OsStr, file: &File) -> Result<(), FileError>
     if (named.st_ino, named.st_dev) == (opened.ino(), opened.dev()) { Ok(()) } else { Err(busy()) }
 }
 
-/// Locks the file, unless another transfer holds it. A lock belongs to all copies of its descriptor: a
-/// process that this one starts at the moment has copies until it runs its program.
+/// Locks the file; returns false if another transfer holds the lock. A lock belongs to all copies
+/// of its descriptor: a process being started by this one has copies until it executes its program.
 #[expect(clippy::disallowed_methods, reason = "the end of another process's lock is not signalled")]
 fn try_lock(file: &File) -> bool {
     for _ in 0..LOCK_TRIES {
@@ -457,7 +458,7 @@ fn try_lock(file: &File) -> bool {
     false
 }
 
-/// Together 100 ms, which starting a process does not take.
+/// Number of tries: 100 ms in total, more than starting a process takes.
 const LOCK_TRIES: u32 = 20;
 const LOCK_PAUSE: std::time::Duration = std::time::Duration::from_millis(5);
 

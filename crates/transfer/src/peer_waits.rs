@@ -1,7 +1,7 @@
-//! Waits for the peer's credit, which a cancelled transfer must not stay in.
+//! Waits for the peer's credit, which must end if the transfer is cancelled.
 //!
-//! A write blocks for as long as the peer reads nothing, and so does the opening of a stream that the
-//! peer does not allow. Neither looks at the cancel token; closing the connection ends both.
+//! A write blocks for as long as the peer reads nothing, and opening a stream blocks until the peer
+//! permits it. Neither checks the cancel token; closing the connection ends both.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::link::{CancelToken, Link};
 use super::queue::{Popped, Queue};
 
-/// The waits of the threads of one transfer.
+/// Waits of the threads of one transfer.
 pub(crate) struct PeerWaits {
     begun: AtomicU64,
     ended: AtomicU64,
@@ -30,8 +30,8 @@ impl PeerWaits {
         outcome
     }
 
-    /// Runs the watching thread: closes `link` if `cancel` is set and a wait does not end. A wait that
-    /// ends lets the transfer see the token by itself, and tell the peer.
+    /// Runs the watching thread: closes `link` if `cancel` is set and a wait does not end. After a
+    /// wait that ends, the transfer sees the token itself, and notifies the peer.
     pub(crate) fn watch(&self, cancel: &CancelToken, link: &dyn Link) {
         let mut ended_before = 0;
         let mut ticks = 0;
@@ -53,8 +53,8 @@ impl PeerWaits {
     }
 }
 
-/// The interval of the checks.
+/// Interval of the checks.
 const TICK: Duration = Duration::from_millis(50);
 
-/// A wait of two seconds: as long as a peer has to read a Stop.
+/// Duration of a stuck wait: two seconds, the time that a peer has to read a Stop.
 const STUCK_TICKS: u32 = 40;

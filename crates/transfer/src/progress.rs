@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::events::{Events, TransferEvent};
 
-/// The bytes of one transfer, counted by many threads.
+/// Byte counts of one transfer, updated by many threads.
 pub(crate) struct Progress<'a> {
     events: &'a dyn Events,
     total: AtomicU64,
@@ -28,24 +28,24 @@ impl<'a> Progress<'a> {
         self.total.store(total, Ordering::Relaxed);
     }
 
-    /// `bytes` were sent or received.
+    /// Adds `bytes` that were sent or received.
     pub(crate) fn add_moved(&self, bytes: u64) {
         self.moved.fetch_add(bytes, Ordering::Relaxed);
         self.add(bytes);
     }
 
-    /// `bytes` were held by the receiver from before.
+    /// Adds `bytes` that the receiver held before.
     pub(crate) fn add_resumed(&self, bytes: u64) {
         self.resumed.fetch_add(bytes, Ordering::Relaxed);
         self.add(bytes);
     }
 
-    /// `bytes` that were counted must be sent again, or will never be sent.
+    /// Subtracts counted `bytes` that must be resent, or will never be sent.
     pub(crate) fn take_back(&self, bytes: u64) {
         self.done.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// As [`Progress::take_back`], for bytes that seemed to be held from before.
+    /// Does the same as [`Progress::take_back`] for bytes that seemed to be held before.
     pub(crate) fn take_back_resumed(&self, bytes: u64) {
         self.resumed.fetch_sub(bytes, Ordering::Relaxed);
         self.take_back(bytes);

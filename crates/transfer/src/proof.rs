@@ -11,8 +11,7 @@ use aws_lc_rs::hmac;
 use super::ticket::Secret;
 use quic_endpoint::identity::{Fingerprint, PublicKey};
 
-/// The label of the TLS exporter that proofs are bound to; its context is empty, its length 32
-/// bytes.
+/// Label of the TLS exporter that proofs are bound to; its context is empty, its length 32 bytes.
 pub const EXPORTER_LABEL: &[u8] = b"EXPORTER-litz-ticket-proof";
 
 /// The two ends of one connection, as both of them see it.
@@ -23,7 +22,7 @@ pub struct ProofContext {
     receiver: Fingerprint,
 }
 
-/// The role of the end that proves.
+/// Role of the end that proves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Role {
@@ -38,24 +37,24 @@ pub enum Role {
 pub struct Proof([u8; 32]);
 
 impl ProofContext {
-    /// The context of a connection: `exporter(label, context)` yields 32 bytes of its TLS exporter,
-    /// `sender` is the sending end's key and `receiver` the receiving end's fingerprint, both as
-    /// authenticated by the handshake.
+    /// Creates the context of a connection: `exporter(label, context)` yields 32 bytes of its TLS
+    /// exporter, `sender` is the sending end's key and `receiver` the receiving end's fingerprint,
+    /// both as authenticated by the handshake.
     pub fn new(exporter: impl FnOnce(&[u8], &[u8]) -> [u8; 32], sender: PublicKey, receiver: Fingerprint) -> Self {
         Self { exporter: exporter(EXPORTER_LABEL, b""), sender, receiver }
     }
 
-    /// The sending end's key.
+    /// Returns the sending end's key.
     pub fn sender(&self) -> PublicKey {
         self.sender
     }
 
-    /// The receiving end's fingerprint.
+    /// Returns the receiving end's fingerprint.
     pub fn receiver(&self) -> Fingerprint {
         self.receiver
     }
 
-    /// The proof of `secret` in `role`.
+    /// Returns the proof of `secret` in `role`.
     pub fn prove(&self, secret: &Secret, role: Role) -> Proof {
         let tag = hmac::sign(&Self::key(secret), &self.message(role));
         let mut bytes = [0; 32];
@@ -63,8 +62,8 @@ impl ProofContext {
         Proof(bytes)
     }
 
-    /// Whether `proof` was made from `secret` in `role` for this connection. Takes the same time
-    /// for any wrong proof.
+    /// Returns whether `proof` was made from `secret` in `role` for this connection. Takes the same
+    /// time for any wrong proof.
     #[must_use]
     pub fn verify(&self, secret: &Secret, role: Role, proof: &Proof) -> bool {
         hmac::verify(&Self::key(secret), &self.message(role), &proof.0).is_ok()
@@ -74,7 +73,8 @@ impl ProofContext {
         hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes())
     }
 
-    /// Every part has a fixed length, so no two contexts share a message.
+    /// Returns the authenticated message. Every part has a fixed length, so no two contexts share a
+    /// message.
     fn message(&self, role: Role) -> [u8; 97] {
         let mut message = [0; 97];
         message[..32].copy_from_slice(&self.exporter);
@@ -86,12 +86,12 @@ impl ProofContext {
 }
 
 impl Proof {
-    /// A proof as received.
+    /// Creates a proof as received.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes to send.
+    /// Returns the bytes to send.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }

@@ -71,14 +71,14 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// The first item, waiting for one. `None` once the queue is closed and empty.
+    /// Returns the first item, waiting for one. `None` once the queue is closed and empty.
     pub(crate) fn pop(&self) -> Option<T> {
         let empty = |state: &mut QueueState<T>| !state.closed && state.items.is_empty();
         let mut state = self.added.wait_while(self.lock(), empty).unwrap_or_else(PoisonError::into_inner);
         self.take_first(&mut state)
     }
 
-    /// The first item, waiting at most `timeout` for one.
+    /// Returns the first item, waiting at most `timeout` for one.
     pub(crate) fn pop_timeout(&self, timeout: Duration) -> Popped<T> {
         let empty = |state: &mut QueueState<T>| !state.closed && state.items.is_empty();
         let (mut state, _) =
@@ -90,7 +90,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Whether nothing waits at the moment.
+    /// Returns whether the queue is empty at the moment.
     pub(crate) fn is_empty(&self) -> bool {
         self.lock().items.is_empty()
     }
@@ -105,7 +105,7 @@ impl<T> Queue<T> {
         Some(item)
     }
 
-    /// Waits while the queue is full. `None` if it is closed.
+    /// Waits while the queue is full. Returns `None` if it is closed.
     fn wait_for_space(&self) -> Option<MutexGuard<'_, QueueState<T>>> {
         let full = |state: &mut QueueState<T>| !state.closed && state.items.len() >= self.capacity;
         let state = self.taken.wait_while(self.lock(), full).unwrap_or_else(PoisonError::into_inner);

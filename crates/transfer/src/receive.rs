@@ -58,7 +58,7 @@ mod whole;
 pub use options::ReceiveOptions;
 
 /// Receives into `directory` over `link`, whose `control` stream the sender opened, if `authoriser`
-/// lets the sender in. `context` is made from the connection's exporter and keys. Returns when the
+/// accepts the sender. `context` is made from the connection's exporter and keys. Returns when the
 /// transfer has ended on both sides. The connection stays open if the transfer completed and is
 /// closed otherwise.
 ///
@@ -66,8 +66,8 @@ pub use options::ReceiveOptions;
 /// meanwhile.
 ///
 /// # Errors
-/// The reason why the transfer did not complete. Failures of single files are no error here: see
-/// [`Summary`].
+/// Returns the reason why the transfer did not complete. Failures of single files are no errors
+/// here: see [`Summary`].
 pub fn run(
     link: &dyn Link,
     control: Control,
@@ -80,7 +80,7 @@ pub fn run(
     let tree = match options.output {
         Some(_) => Ok(None),
         None => match TargetTree::open(directory, options.umask, Arc::clone(&options.disk)) {
-            // In what is not there, nothing is.
+            // A missing directory has no entries.
             Err(error) if options.dry_run && error.kind() == io::ErrorKind::NotFound => Ok(None),
             opened => opened.map(Some).map_err(|error| TransferError::Directory(directory.to_owned(), error)),
         },
@@ -113,7 +113,7 @@ pub fn run(
         let guard = EndGuard(&session);
         scope.spawn(|| read_messages(reader, &session.inbox));
         scope.spawn(|| session.control.waits().watch(&options.cancel, link));
-        // A write may fail before the sender's reason was read.
+        // A write may fail before the sender's reason is read.
         let outcome = session
             .coordinate(scope, authoriser, tree)
             .map_err(|error| prefer_peers_reason(error, &session.inbox, &options.cancel));
@@ -137,7 +137,7 @@ struct Session<'a> {
     inbox: Queue<Input>,
     /// Data streams that wait for a worker.
     streams: Queue<RecordReader>,
-    /// Files of which all segments have arrived.
+    /// Files whose segments have all arrived.
     finished: Queue<Arc<Incoming>>,
     open_files: TransferFiles,
     revision: Revision,
@@ -151,27 +151,27 @@ struct Session<'a> {
     progress: Progress<'a>,
     events: &'a dyn Events,
     state: Mutex<SessionState>,
-    /// The number of active files decreased, or the transfer stops.
+    /// Notified when the number of active files decreases, or the transfer stops.
     changed: Condvar,
     stopping: AtomicBool,
     files_done: AtomicU64,
     failed: AtomicU64,
 }
 
-/// The entries in progress and the settled ones.
+/// Entries in progress and settled ones.
 #[derive(Default)]
 struct SessionState {
-    /// At most [`Session::files_ahead`]. Those that are not small have open files.
+    /// Files in progress, at most [`Session::files_ahead`]. Files that are not small are open.
     active: BTreeMap<u32, Arc<Incoming>>,
     settled: SegmentSet,
-    /// The planner waits for fewer active files.
+    /// Whether the planner waits for fewer active files.
     is_planner_waiting: bool,
-    /// What was left out.
+    /// Counts of entries left out.
     left_out: LeftOutCounts,
-    /// Files in place, and those that are left out because they are newer.
+    /// Files in place, and those left out because they are newer.
     placed: SegmentSet,
-    /// Directories that this transfer or an earlier attempt created, and those that it may change, in the
-    /// order of the list.
+    /// Directories that this transfer or an earlier attempt created, and those that it may change,
+    /// in list order.
     made: Vec<u32>,
 }
 
@@ -223,7 +223,7 @@ impl<'a> Session<'a> {
         }
         self.serve()?;
         let deletions = self.delete_unlisted()?;
-        // What the planner did not wait for: the name of a stream.
+        // The name of a stream, which the planner did not wait for.
         self.sync_directories(&[])?;
         self.forget_directories();
         let left_out = self.lock().left_out;
@@ -325,8 +325,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// The file with the sender's index `index`; `None` if it is settled, so that late messages are
-    /// dropped.
+    /// Returns the file with the sender's index `index`; `None` if it is settled, so that late
+    /// messages are dropped.
     fn find(&self, index: u32) -> Result<Option<Arc<Incoming>>, TransferError> {
         let state = self.lock();
         match state.active.get(&index) {
@@ -342,13 +342,14 @@ impl<'a> Session<'a> {
         self.settle(incoming.index, Err(error))
     }
 
-    /// Records and reports the result of an entry. Once for each: repeated calls do nothing.
+    /// Records and reports the result of an entry. Repeated calls for an entry do nothing.
     fn settle(&self, index: u32, outcome: Result<Option<FileHash>, &FileError>) -> Result<(), TransferError> {
         self.settle_queued(index, outcome)?;
         self.control.flush()
     }
 
-    /// As [`settle`](Self::settle), but the sender is told with the next message that is sent.
+    /// Does the same as [`settle`](Self::settle), but the sender is notified with the next message
+    /// sent.
     fn settle_queued(&self, index: u32, outcome: Result<Option<FileHash>, &FileError>) -> Result<(), TransferError> {
         if !self.lock().settled.insert(index) {
             return Ok(());
@@ -371,17 +372,18 @@ impl<'a> Session<'a> {
             }
         };
         let sent = self.control.queue(&message);
-        // The planner may continue only now, so that the unread results stay bounded as well.
+        // The planner may continue only after this, so that the unread results stay bounded as
+        // well.
         let mut state = self.lock();
         state.active.remove(&index);
-        // A notification is a system call, also if nothing waits.
+        // A notification is a system call, even if no thread waits.
         if state.is_planner_waiting && state.active.len() <= self.files_resumed() {
             self.changed.notify_one();
         }
         sent
     }
 
-    /// Makes every thread end soon. Verified data stays for the next attempt.
+    /// Makes every thread end soon. Verified data stay for the next attempt.
     fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.streams.close();
@@ -391,12 +393,12 @@ impl<'a> Session<'a> {
         self.changed.notify_all();
     }
 
-    /// The maximum number of files with a plan and no result.
+    /// Returns the maximum number of files with a plan and no result.
     fn files_ahead(&self) -> usize {
         if self.knows_small_files() { SMALL_FILES_AHEAD } else { FILES_AHEAD }
     }
 
-    /// A planner that has waited goes on when no more files than this are in progress: a wakeup for
+    /// Returns the number of files in progress at which a waiting planner continues: a wakeup for
     /// each file would cost more than the file.
     fn files_resumed(&self) -> usize {
         self.files_ahead() * 3 / 4
@@ -418,7 +420,7 @@ impl<'a> Session<'a> {
         self.stopping.load(Ordering::Acquire) || self.options.cancel.is_cancelled()
     }
 
-    /// After a failed transfer: removes part files without verified data.
+    /// Removes part files without verified data after a failed transfer.
     fn discard_empty(&self) {
         for incoming in self.lock().active.values() {
             incoming.discard_if_empty();
@@ -446,8 +448,8 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Before any byte is stored: frees the ticket for another sender if the receiver itself refuses the
-/// transfer. After a lost connection or a fault of the sender, the ticket stays bound.
+/// Frees the ticket for another sender if the receiver itself refuses the transfer, before any byte
+/// is stored. After a lost connection or a fault of the sender, the ticket stays bound.
 fn release_if_refused(authoriser: &mut dyn Authoriser, error: &TransferError) {
     let is_refused = matches!(
         error,
@@ -465,5 +467,5 @@ fn release_if_refused(authoriser: &mut dyn Authoriser, error: &TransferError) {
     }
 }
 
-/// The time that a sender has to send Hello: 200 checks at 50 ms.
+/// Time for a sender to send Hello: 200 checks at 50 ms.
 const HELLO_TICKS: usize = 200;

@@ -24,26 +24,26 @@ pub(crate) use super::segment::CHUNK_LEN_MAX;
 /// The sending end of consecutive data streams. It collects up to a chunk, so that small records
 /// share a write; a full chunk is sent without a copy.
 pub(crate) struct RecordWriter {
-    /// Between the first record of a stream and its end.
+    /// Present from the first record of a stream to its end.
     stream: Option<Box<dyn SendStream>>,
     buffers: Buffers,
-    /// [`BUFFER_LEN`] bytes, of which the first `used` are to be written.
+    /// [`BUFFER_LEN`] bytes; the first `used` are waiting to be written.
     buffer: BytesMut,
     used: usize,
 }
 
 /// The receiving end of one data stream, after its first byte.
 pub(crate) struct RecordReader {
-    /// Several small records are read at a time. A longer chunk passes the buffer by.
+    /// Reads several small records at a time. A longer chunk bypasses the buffer.
     stream: BufReader<Box<dyn Read + Send>>,
 }
 
 /// The next part of a record.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Part {
-    /// This many bytes at the front of the buffer.
+    /// A number of bytes at the front of the buffer.
     Chunk(usize),
-    /// This many zeros, of a hole.
+    /// A number of zeros, from a hole.
     Hole(u32),
     /// The segment is complete; its value.
     End([u8; 32]),
@@ -57,7 +57,7 @@ impl RecordWriter {
         Self { stream: None, buffer: buffers.take(), buffers, used: 0 }
     }
 
-    /// Begins the record of `segment` of `file`, on a stream that `open` opens if none is open.
+    /// Begins the record of `segment` of `file`, on a stream from `open` if none is open.
     pub(crate) fn begin(
         &mut self,
         open: impl FnOnce() -> io::Result<Box<dyn SendStream>>,
@@ -72,9 +72,9 @@ impl RecordWriter {
         self.put(&segment.to_be_bytes())
     }
 
-    /// Adds a chunk of `len` bytes (1 to [`CHUNK_LEN_MAX`]) that `fill` writes, and shows it to
-    /// `seen`. If `fill` fails, that is the inner error and nothing was added; the outer one is the
-    /// stream's.
+    /// Adds a chunk of `len` bytes (1 to [`CHUNK_LEN_MAX`]) that `fill` writes, and passes it to
+    /// `seen`. If `fill` fails, its error is the inner one and nothing was added; the outer one is
+    /// the stream's.
     pub(crate) fn chunk<E>(
         &mut self,
         len: usize,
@@ -113,7 +113,7 @@ impl RecordWriter {
         self.put(&ABORT.to_be_bytes())
     }
 
-    /// Hands everything so far to the stream: the next record may be long in coming.
+    /// Passes everything so far to the stream, because the next record may take long.
     pub(crate) fn push(&mut self) -> io::Result<()> {
         self.flush()?;
         self.stream.as_mut().map_or(Ok(()), |stream| stream.flush())
@@ -152,7 +152,7 @@ pub(crate) fn write_last(mut stream: Box<dyn SendStream>) -> io::Result<()> {
 }
 
 impl RecordReader {
-    /// Reads the first byte of a stream: `None` if it is the last stream.
+    /// Reads the first byte of a stream; returns `None` if it is the last stream.
     pub(crate) fn open(stream: Box<dyn Read + Send>) -> io::Result<Option<Self>> {
         let mut stream = BufReader::with_capacity(READ_LEN, stream);
         let mut kind = [0];
@@ -169,7 +169,7 @@ impl RecordReader {
         }
     }
 
-    /// File and segment of the next record, or `None` at the end of the stream.
+    /// Returns the file and segment of the next record, or `None` at the end of the stream.
     pub(crate) fn next(&mut self) -> io::Result<Option<(u32, u32)>> {
         let mut file = [0; 4];
         if !read_exact_or_end(&mut self.stream, &mut file)? {
@@ -179,8 +179,8 @@ impl RecordReader {
         Ok(Some((u32::from_be_bytes(file), segment)))
     }
 
-    /// The next part of the record, a chunk's bytes at the front of `buffer`. A longer chunk than that
-    /// is malformed.
+    /// Returns the next part of the record, with a chunk's bytes at the front of `buffer`. A chunk
+    /// longer than `buffer` is malformed.
     pub(crate) fn part(&mut self, buffer: &mut [u8]) -> io::Result<Part> {
         match self.u32()? {
             0 => {
@@ -205,7 +205,8 @@ impl RecordReader {
     }
 }
 
-/// A violation of the format. Its error kind distinguishes it from a lost connection.
+/// Returns the error for a violation of the format. Its kind distinguishes it from a lost
+/// connection.
 pub(crate) fn malformed(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
@@ -213,10 +214,10 @@ pub(crate) fn malformed(what: &'static str) -> io::Error {
 /// A chunk with its length, and the rest of a short record before and after it.
 const BUFFER_LEN: usize = CHUNK_LEN_MAX + 64;
 
-/// Shorter data is copied, because in flight it would keep a whole buffer.
+/// Shorter data are copied, because in flight they would keep a whole buffer.
 const LEND_FROM: usize = CHUNK_LEN_MAX / 4;
 
-/// The bytes of a data stream that are read at a time, if the chunks are shorter.
+/// Number of bytes read from a data stream at a time, if the chunks are shorter.
 const READ_LEN: usize = 16 * 1024;
 
 const STREAM_LAST: u8 = 0;
@@ -226,7 +227,7 @@ const ABORT: u32 = u32::MAX;
 /// A hole as long as the longest segment.
 pub(crate) const HOLE_LEN_MAX: u32 = 1 << 30;
 
-/// Set in the length of a hole.
+/// Flag in the length of a hole.
 const HOLE: u32 = 1 << 31;
 
 const _: () = assert!(HOLE + HOLE_LEN_MAX < ABORT);

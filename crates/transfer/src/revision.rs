@@ -1,4 +1,4 @@
-//! What the two ends of a transfer know.
+//! Protocol revision of the two ends of a transfer.
 
 use quic_endpoint::Connection;
 
@@ -6,7 +6,8 @@ use quic_endpoint::Connection;
 /// its own because an older receiver would refuse what it adds.
 pub const PROTOCOLS: [&[u8]; 6] = [b"litz/1.5", b"litz/1.4", b"litz/1.3", b"litz/1.2", b"litz/1.1", b"litz/1"];
 
-/// What both ends of a connection know, as its ALPN protocol says. Each includes those before it.
+/// Features supported by both ends of a connection, according to its ALPN protocol. Each revision
+/// includes those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Revision {
@@ -15,19 +16,20 @@ pub enum Revision {
     First,
     /// `litz/1.1`: the receiver reads a run id in `Hello`.
     RunId,
-    /// `litz/1.2`: the receiver takes a file of unknown length.
+    /// `litz/1.2`: the receiver accepts a file of unknown length.
     Streams,
-    /// `litz/1.3`: both ends know the rules for many small files.
+    /// `litz/1.3`: both ends support the rules for many small files.
     SmallFiles,
-    /// `litz/1.4`: the receiver takes links and files with holes, and is told what was skipped.
+    /// `litz/1.4`: the receiver accepts links and files with holes, and the numbers of skipped
+    /// entries.
     Links,
-    /// `litz/1.5`: the receiver may leave entries out and delete what is not in the list, and the sender
+    /// `litz/1.5`: the receiver may leave entries out and delete unlisted ones, and the sender
     /// reads about both.
     LeftOut,
 }
 
 impl Revision {
-    /// That of the two ends of `connection`.
+    /// Returns the revision of the two ends of `connection`.
     pub fn of(connection: &Connection) -> Self {
         let session = connection.stats().session;
         let position = PROTOCOLS.iter().position(|name| session.protocol.as_deref() == Some(*name));
@@ -35,6 +37,6 @@ impl Revision {
         position.map_or(Self::First, |position| revisions[position])
     }
 
-    /// The newest.
+    /// Newest revision.
     pub const LATEST: Self = Self::LeftOut;
 }

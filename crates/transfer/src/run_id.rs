@@ -4,13 +4,14 @@ use std::fmt;
 
 use super::ticket::TicketError;
 
-/// A random number that one run of a sender draws and sends with each of its attempts. A receiver
-/// recognises by it that a sender has reconnected. It is not secret and proves nothing.
+/// A random number that one run of a sender generates and sends with each of its attempts. A
+/// receiver uses it to recognise a sender that has reconnected. It is not secret and proves
+/// nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RunId([u8; RUN_ID_LEN]);
 
 impl RunId {
-    /// A new one.
+    /// Creates a new one.
     ///
     /// # Errors
     /// [`TicketError::Content`] if the system provides no randomness.
@@ -21,12 +22,12 @@ impl RunId {
         Ok(Self(bytes))
     }
 
-    /// A run id as received.
+    /// Creates a run id as received.
     pub const fn from_bytes(bytes: [u8; RUN_ID_LEN]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes to send.
+    /// Returns the bytes to send.
     pub const fn as_bytes(&self) -> &[u8; RUN_ID_LEN] {
         &self.0
     }
@@ -38,5 +39,5 @@ impl fmt::Debug for RunId {
     }
 }
 
-/// Bytes of a run id: two random ones are equal with a probability of 2^-128.
+/// Length of a run id in bytes: two random ones are equal with a probability of 2^-128.
 const RUN_ID_LEN: usize = 16;

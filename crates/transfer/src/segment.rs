@@ -1,6 +1,6 @@
 //! Files in segments, and the hash tree over them.
 //!
-//! A file's hash is BLAKE3 of its content, the same that `b3sum` prints. BLAKE3 is a binary tree
+//! A file's hash is BLAKE3 of its content, equal to the output of `b3sum`. BLAKE3 is a binary tree
 //! over 1 KiB chunks in which every left subtree is full, so a segment of a power of two (and at
 //! least one chunk) is a subtree of its own: its chaining value can be computed anywhere, in any
 //! order, and the root needs only these values (BLAKE3 paper, sections 2.1 and 2.4).
@@ -26,7 +26,7 @@ pub struct FileHash([u8; 32]);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Layout {
     size: u64,
-    /// Of the segment length.
+    /// Binary logarithm of the segment length.
     log2: u8,
     count: u32,
 }
@@ -34,7 +34,7 @@ pub(crate) struct Layout {
 /// A set of segments of one file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct SegmentSet {
-    /// Least significant bit first; may be shorter than the file has segments.
+    /// Bits, least significant first; may have fewer than the file has segments.
     bits: Vec<u8>,
     len: u32,
 }
@@ -42,7 +42,7 @@ pub(crate) struct SegmentSet {
 /// An incremental hash of one segment.
 pub(crate) struct SegmentHasher {
     hasher: blake3::Hasher,
-    /// The segment is the whole file, so its value is the root.
+    /// Whether the segment is the whole file, so that its value is the root.
     whole: bool,
 }
 
@@ -50,14 +50,14 @@ pub(crate) struct SegmentHasher {
 pub(crate) struct HashTree {
     layout: Layout,
     known: SegmentSet,
-    /// Zero where not known. Pages that are never written use no memory, so memory grows as the
-    /// file arrives.
+    /// Values; zero where unknown. Pages that are never written use no memory, so memory grows as
+    /// the file arrives.
     values: Vec<ChainingValue>,
 }
 
 impl Layout {
-    /// The layout of a file of `size` bytes with segments of at least `1 << base_log2` bytes.
-    /// `None` if `base_log2` is out of range.
+    /// Returns the layout of a file of `size` bytes with segments of at least `1 << base_log2`
+    /// bytes. Returns `None` if `base_log2` is out of range.
     pub(crate) fn new(size: u64, base_log2: u8) -> Option<Self> {
         if !(BASE_LOG2_MIN..=BASE_LOG2_MAX).contains(&base_log2) {
             return None;
@@ -70,30 +70,30 @@ impl Layout {
         Some(Self { size, log2, count: size.div_ceil(1 << log2) as u32 })
     }
 
-    /// Bytes in the file.
+    /// Returns the number of bytes in the file.
     pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
-    /// Segments in the file: 0 for an empty one.
+    /// Returns the number of segments in the file: 0 for an empty one.
     pub(crate) fn count(&self) -> u32 {
         self.count
     }
 
-    /// Offset and length in bytes of `segment`.
+    /// Returns the offset and length in bytes of `segment`.
     ///
     /// # Panics
-    /// If the file has no such segment.
+    /// Panics if the file has no such segment.
     pub(crate) fn range(&self, segment: u32) -> (u64, u64) {
         assert!(segment < self.count, "segment {segment} of {}", self.count);
         let offset = u64::from(segment) << self.log2;
         (offset, (self.size - offset).min(1 << self.log2))
     }
 
-    /// A hasher for `segment`.
+    /// Creates a hasher for `segment`.
     ///
     /// # Panics
-    /// If the file has no such segment.
+    /// Panics if the file has no such segment.
     pub(crate) fn hasher(&self, segment: u32) -> SegmentHasher {
         let (offset, _) = self.range(segment);
         let mut hasher = blake3::Hasher::new();
@@ -107,7 +107,7 @@ impl SegmentHasher {
         self.hasher.update(bytes);
     }
 
-    /// As [`update`](Self::update) with `len` zeros.
+    /// Does the same as [`update`](Self::update) with `len` zeros.
     pub(crate) fn update_with_zeros(&mut self, len: u64) {
         let mut left = len;
         while left > 0 {
@@ -117,27 +117,27 @@ impl SegmentHasher {
         }
     }
 
-    /// The segment's value, after exactly its bytes.
+    /// Returns the segment's value, after exactly its bytes.
     pub(crate) fn finish(self) -> ChainingValue {
         if self.whole { *self.hasher.finalize().as_bytes() } else { self.hasher.finalize_non_root() }
     }
 }
 
-/// 4 MiB: so many zeros of a hole are hashed between two looks at whether the transfer goes on.
+/// Number of zeros of a hole hashed between two checks of whether the transfer continues: 4 MiB.
 pub(crate) const ZEROS_STEP: u64 = 4 << 20;
 
-/// 256 KiB: the unit of reading, hashing and writing; fits a second-level cache.
+/// Unit of reading, hashing and writing: 256 KiB, which fits into a second-level cache.
 pub(crate) const CHUNK_LEN_MAX: usize = 256 * 1024;
 
-/// At most `max` zeros, and at least one if `max` is not zero.
+/// Returns at most `max` zeros, and at least one if `max` is not zero.
 pub(crate) fn zeros(max: u64) -> &'static [u8] {
     static ZEROS: [u8; CHUNK_LEN_MAX] = [0; CHUNK_LEN_MAX];
     &ZEROS[..max.min(ZEROS.len() as u64) as usize]
 }
 
 impl SegmentSet {
-    /// A set from its wire form, for a file of `count` segments: `None` if it names segments that
-    /// the file does not have.
+    /// Creates a set from its wire form, for a file of `count` segments; returns `None` if it names
+    /// segments that the file does not have.
     pub(crate) fn from_bytes(bytes: &[u8], count: u32) -> Option<Self> {
         if bytes.len() > count.div_ceil(8) as usize {
             return None;
@@ -147,13 +147,13 @@ impl SegmentSet {
         (count..beyond).all(|segment| !set.contains(segment)).then_some(set)
     }
 
-    /// The wire form: without zero bytes at the end.
+    /// Returns the wire form: without zero bytes at the end.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         let used = self.bits.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         &self.bits[..used]
     }
 
-    /// Segments in the set.
+    /// Returns the number of segments in the set.
     pub(crate) fn len(&self) -> u32 {
         self.len
     }
@@ -162,7 +162,7 @@ impl SegmentSet {
         self.bits.get(segment as usize / 8).is_some_and(|byte| byte & (1 << (segment % 8)) != 0)
     }
 
-    /// Adds `segment`; false if it was there.
+    /// Adds `segment`; returns false if it was present.
     pub(crate) fn insert(&mut self, segment: u32) -> bool {
         if self.contains(segment) {
             return false;
@@ -176,7 +176,7 @@ impl SegmentSet {
         true
     }
 
-    /// The segments in ascending order.
+    /// Returns the segments in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
         (0..self.bits.len() as u32 * 8).filter(|segment| self.contains(*segment))
     }
@@ -187,7 +187,7 @@ impl HashTree {
         Self { layout, known: SegmentSet::default(), values: vec![[0; 32]; layout.count as usize] }
     }
 
-    /// Notes the value of `segment`; false if it is known already.
+    /// Records the value of `segment`; returns false if it is known already.
     pub(crate) fn insert(&mut self, segment: u32, value: ChainingValue) -> bool {
         let new = self.known.insert(segment);
         if new {
@@ -196,17 +196,17 @@ impl HashTree {
         new
     }
 
-    /// The value of `segment`, if it is known.
+    /// Returns the value of `segment`, if it is known.
     pub(crate) fn value(&self, segment: u32) -> Option<ChainingValue> {
         self.known.contains(segment).then(|| self.values[segment as usize])
     }
 
-    /// The segments whose value is known.
+    /// Returns the segments whose value is known.
     pub(crate) fn known(&self) -> &SegmentSet {
         &self.known
     }
 
-    /// The hash of the file, once all values are known.
+    /// Returns the hash of the file, once all values are known.
     pub(crate) fn root(&self) -> Option<FileHash> {
         if self.known.len() < self.layout.count {
             return None;
@@ -223,12 +223,12 @@ impl HashTree {
 }
 
 impl FileHash {
-    /// The hash with these bytes.
+    /// Creates a hash from these bytes.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The 32 bytes of BLAKE3.
+    /// Returns the 32 bytes of BLAKE3.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -262,23 +262,24 @@ fn merge(values: &[ChainingValue]) -> ChainingValue {
     }
 }
 
-/// BLAKE3's split: the left half is the largest power of two that leaves at least one chunk for the
-/// right.
+/// Splits like BLAKE3: the left half is the largest power of two that leaves at least one chunk for
+/// the right.
 fn halves(values: &[ChainingValue]) -> (&[ChainingValue], &[ChainingValue]) {
     values.split_at(values.len().next_power_of_two() / 2)
 }
 
-/// 4 MiB. Larger segments resume with more to repeat and spread worse over threads, smaller ones
-/// cost more hashes, journal records and streams; at 4 MiB all of these are below a thousandth.
+/// Default segment length of 4 MiB. Larger segments repeat more after an interruption and spread
+/// worse over threads; smaller ones cost more hashes, journal records and streams. At 4 MiB all of
+/// these are below a thousandth.
 pub(crate) const BASE_LOG2_DEFAULT: u8 = 22;
 
-/// One BLAKE3 chunk: below it, a segment would not be a subtree.
+/// Shortest segment: one BLAKE3 chunk. A shorter segment would not be a subtree.
 pub(crate) const BASE_LOG2_MIN: u8 = 10;
 
-/// 1 GiB.
+/// Longest base: 1 GiB.
 pub(crate) const BASE_LOG2_MAX: u8 = 30;
 
-/// Segments of one file, at most: 2 MiB of hashes. Files beyond 256 GiB get longer segments
+/// Limit on segments of one file: 2 MiB of hashes. Files beyond 256 GiB get longer segments
 /// instead.
 pub(crate) const SEGMENTS_MAX: u32 = 1 << 16;
 

@@ -46,16 +46,17 @@ mod worker;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SendOptions {
-    /// Threads that read, hash and write, and so streams in flight. Default: the processors, 1 to
-    /// 8. Each has a buffer of 256 KiB and reuses the buffers that it passed to the connection: up
-    /// to 16 MiB if that much was in flight at once.
+    /// Number of threads that read, hash and write, and so of streams in flight. Default: the
+    /// number of processors, 1 to 8. Each has a buffer of 256 KiB and reuses the buffers that it
+    /// passed to the connection: up to 16 MiB if that much was in flight at once.
     pub threads: usize,
-    /// Bytes in a segment: a power of two from 1 KiB to 1 GiB. Default: 4 MiB. An interrupted
-    /// transfer repeats at most one segment for each thread; after a change of this value,
-    /// unfinished files start again from the beginning.
+    /// Number of bytes in a segment: a power of two from 1 KiB to 1 GiB. Default: 4 MiB. An
+    /// interrupted transfer repeats at most one segment for each thread; after a change of this
+    /// value, unfinished files start over.
     pub segment_bytes: u64,
-    /// Sent in `Hello` to a receiver that reads it, so that this recognises the sender when it
-    /// reconnects, and refuses another one with the same ticket meanwhile. Default: none.
+    /// Run id sent in `Hello` to a receiver that reads it; it identifies the sender when it
+    /// reconnects, and lets the receiver refuse another one with the same ticket meanwhile.
+    /// Default: none.
     pub run_id: Option<RunId>,
     /// Cancels the transfer.
     pub cancel: CancelToken,
@@ -104,12 +105,12 @@ impl SendOptions {
 
 /// Sends everything in `source` over `link`, whose `control` stream this side opened. `context` is
 /// made from the connection's exporter and keys. Returns when the receiver has every file on disk
-/// or has reported why not. The connection stays open if the transfer completed and is closed
+/// or has reported the failure. The connection stays open if the transfer completed and is closed
 /// otherwise.
 ///
 /// # Errors
-/// The reason why the transfer did not complete. Failures of single files are no error here: see
-/// [`Summary`].
+/// Returns the reason why the transfer did not complete. Failures of single files are no errors
+/// here: see [`Summary`].
 pub fn run(
     link: &dyn Link,
     control: Control,
@@ -122,11 +123,12 @@ pub fn run(
     run_deferred(link, control, context, credential, &|| Ok(source), options, events)
 }
 
-/// As [`run`], but calls `source` for the list once both ends are authenticated. So a ticket is
-/// bound to this sender before a large tree is scanned, and no other host can use it meanwhile.
+/// Does the same as [`run`], but calls `source` for the list once both ends are authenticated. So a
+/// ticket is bound to this sender before a large tree is scanned, and no other host can use it
+/// meanwhile.
 ///
 /// # Errors
-/// As [`run`], and the error of `source`, which ends the transfer on both sides.
+/// Same errors as [`run`], and the error of `source`, which ends the transfer on both sides.
 pub fn run_deferred<'a>(
     link: &dyn Link,
     control: Control,
@@ -185,7 +187,7 @@ impl SendOptions {
     }
 }
 
-/// The number of processors, because hashing and the link's cipher dominate the work.
+/// Returns the number of processors, because hashing and the link's cipher dominate the work.
 pub(crate) fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).clamp(1, THREADS_DEFAULT_MAX)
 }
@@ -196,7 +198,7 @@ struct Session<'a> {
     control: ControlWriter,
     inbox: Queue<Input>,
     work: Work,
-    /// Set once both ends are authenticated.
+    /// Files to send; set once both ends are authenticated.
     source: OnceLock<&'a Source>,
     base_log2: u8,
     run_id: Option<RunId>,
@@ -204,7 +206,7 @@ struct Session<'a> {
     progress: Progress<'a>,
     events: &'a dyn Events,
     cancel: &'a CancelToken,
-    /// Workers that have not ended.
+    /// Number of workers that have not ended.
     workers: AtomicUsize,
 }
 
@@ -231,7 +233,7 @@ struct CoordinatorState {
     settled: SegmentSet,
     /// Files with a second plan.
     planned_again: SegmentSet,
-    /// Files for the workers: those whose plans have arrived together.
+    /// Files for the workers whose plans arrived together.
     planned: Vec<Arc<Outgoing>>,
     files_done: u64,
     failed: u64,
@@ -368,8 +370,8 @@ impl<'a> Session<'a> {
             .ok_or(TransferError::Protocol("a plan with segments that the file does not have"))?;
         let bytes_resumed = held.iter().map(|segment| layout.range(segment).1).sum();
         if let Some(earlier) = standing.active.get(&index) {
-            // The receiver believed that it held the whole file, and that was another one. More plans
-            // would only make this side allocate and read.
+            // The receiver believed that it held the whole file, but its file was another one. More
+            // plans would only make this side allocate and read.
             if !earlier.is_held_in_full() || !standing.planned_again.insert(index) {
                 return Err(TransferError::Protocol("more than one plan for a file"));
             }
@@ -464,7 +466,7 @@ impl<'a> Session<'a> {
         self.source.get().expect("set before anything is planned")
     }
 
-    /// After the last result: ends the data streams, and waits until the receiver has synced.
+    /// Ends the data streams after the last result, and waits until the receiver has synced.
     fn finish(&self, standing: &mut CoordinatorState) -> Result<(), TransferError> {
         self.work.close();
         while !matches!(next_input(&self.inbox, self.cancel)?, Some(Input::DataEnded)) {}
@@ -474,7 +476,7 @@ impl<'a> Session<'a> {
         loop {
             match self.next_message()? {
                 Message::Bye => return Ok(()),
-                // The receiver may have granted it at the moment in which the stream failed.
+                // The receiver may have granted it just when the stream failed.
                 Message::Credit { index: 0, pieces } if self.grant(pieces) => {}
                 message if self.revision >= Revision::LeftOut => self.on_deletion(standing, &message)?,
                 _ => return Err(TransferError::Protocol("a message other than Bye")),
@@ -482,7 +484,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Handles what the receiver says of its deletions.
+    /// Handles the receiver's reports on its deletions.
     fn on_deletion(&self, standing: &mut CoordinatorState, message: &Message) -> Result<(), TransferError> {
         match message {
             Message::Deleted { is_dry_run, path } => {
@@ -507,7 +509,8 @@ impl<'a> Session<'a> {
         self.revision >= Revision::SmallFiles
     }
 
-    /// The receiver grants pieces of the stream; false if there is none, or if they are not more.
+    /// Handles the receiver's grant of pieces of the stream; returns false if there is no stream,
+    /// or if the grant does not increase.
     fn grant(&self, pieces: u32) -> bool {
         self.work.stream().is_some_and(|stream| stream.grant(pieces))
     }
@@ -537,13 +540,13 @@ impl<'a> Session<'a> {
     }
 }
 
-/// An error of a data stream.
+/// Converts an error of a data stream.
 fn connection(error: io::Error) -> TransferError {
     TransferError::Connection(error)
 }
 
-/// Deletions of which a receiver may tell. Ends one that would talk for ever.
+/// Limit on reported deletions. It ends a receiver that would report for ever.
 const DELETIONS_MAX: u64 = 100 * ENTRIES_MAX as u64;
 
-/// More threads than this seldom speed up one disk.
+/// Limit on default threads: more seldom speed up one disk.
 const THREADS_DEFAULT_MAX: usize = 8;

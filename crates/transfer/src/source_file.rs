@@ -1,4 +1,5 @@
-//! A file that is read to be sent, and the proof that what was read is the file as it was at one time.
+//! A file being read for sending, and the proof that the data read are the file's state at one
+//! time.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -20,17 +21,17 @@ pub(crate) struct SourceFile(Bytes);
 enum Bytes {
     Disk {
         file: File,
-        /// Taken before the first byte was read.
+        /// State before the first byte was read.
         stamp: Stamp,
-        /// Its length if the file system may state another one.
+        /// Measured length, if the file system may report another one.
         measured: Option<u64>,
     },
-    /// Read when the file was listed.
+    /// Bytes read when the file was listed.
     Held(Arc<[u8]>),
 }
 
 impl SourceFile {
-    /// Opens the file at `path` and checks that it is the one that was listed as `entry`.
+    /// Opens the file at `path` and checks that it is the one listed as `entry`.
     pub(crate) fn open(path: &Path, entry: &Entry, content: Content) -> Result<Self, FileError> {
         let stated = match content {
             Content::Held(bytes) => return Ok(Self(Bytes::Held(bytes))),
@@ -43,7 +44,7 @@ impl SourceFile {
         let file = file.map_err(|error| FileError::source(&error))?;
         let is_file = file.metadata().map_err(|error| FileError::source(&error))?.is_file();
         let stamp = settled(&file)?;
-        // Times of files that are made up while they are read tell nothing.
+        // Times of files generated while they are read are meaningless.
         let modified = (Some(stated) == entry.size()).then_some(entry.modified);
         if !is_file || !stamp.is_listed(stated, modified) {
             return Err(FileError::new(FileErrorKind::SourceChanged, ""));
@@ -52,7 +53,7 @@ impl SourceFile {
         Ok(Self(Bytes::Disk { file, stamp, measured }))
     }
 
-    /// Fills `bytes` from `offset`. A file that ends before was truncated after it was listed.
+    /// Fills `bytes` from `offset`. A file that ends earlier was truncated after it was listed.
     pub(crate) fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<(), FileError> {
         let shorter = || FileError::new(FileErrorKind::SourceChanged, "it became shorter");
         match &self.0 {
@@ -68,7 +69,7 @@ impl SourceFile {
         }
     }
 
-    /// Data or a hole at `offset`.
+    /// Returns the data or hole at `offset`.
     pub(crate) fn extent_at(&self, offset: u64) -> Extent {
         match &self.0 {
             Bytes::Disk { file, .. } => Extent::at(file, offset),
@@ -76,12 +77,12 @@ impl SourceFile {
         }
     }
 
-    /// Makes sure that what was read is the file as it was at one time. If only its status changed since
-    /// it was opened, `is_same` compares the whole content with what was read. Returns false if `is_same`
-    /// returns `None`, because the transfer stops.
+    /// Ensures that the data read are the file's state at one time. If only its status changed
+    /// since it was opened, `is_same` compares the whole content with the data read. Returns false
+    /// if `is_same` returns `None`, because the transfer stops.
     ///
     /// # Errors
-    /// If the file changed.
+    /// Fails if the file changed.
     pub(crate) fn confirm(&self, is_same: &dyn Fn() -> Result<Option<bool>, FileError>) -> Result<bool, FileError> {
         let Bytes::Disk { file, stamp, measured } = &self.0 else { return Ok(true) };
         let source = |error: io::Error| FileError::source(&error);
@@ -117,5 +118,5 @@ fn settled(file: &File) -> Result<Stamp, FileError> {
     stamp.ok_or_else(|| FileError::new(FileErrorKind::SourceChanged, "it changes all the time"))
 }
 
-/// How often a file whose status changes is read again.
+/// Number of times that a file with a changing status is read again.
 const READINGS_MAX: u32 = 3;

@@ -1,4 +1,4 @@
-//! The state of a file as its file system reports it: what tells that the file changed.
+//! The state of a file as reported by its file system, which reveals changes.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -9,8 +9,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::manifest::Modified;
 
-/// Identity, length and times of a file. The time of the last status change cannot be set by a program,
-/// so it also tells of a write after which the time of modification was set back.
+/// Identity, length and times of a file. Programs cannot set the time of the last status change, so
+/// it also reveals a write after which the modification time was set back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Stamp {
     device: u64,
@@ -20,12 +20,13 @@ pub(crate) struct Stamp {
     status_changed: Modified,
 }
 
-/// What two stamps of one file tell.
+/// Difference between two stamps of one file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Change {
     /// The file is the same.
     None,
-    /// Only the status changed: its mode, owner or links; or its content, and the time was set back.
+    /// Only the status changed: its mode, owner or links; or the content changed, and the time was
+    /// set back.
     Status,
     /// The content changed.
     Content,
@@ -43,9 +44,9 @@ impl Stamp {
         }
     }
 
-    /// A stamp that every later change differs from. A file system's clock moves in steps, so a change
-    /// within the step of an earlier one has the same time: the stamp is taken when that step is over.
-    /// `None` if the file changes all the time.
+    /// Takes a stamp that differs after every later change. A file system's clock moves in steps,
+    /// so a change within the same step has the same time: the stamp is taken when that step is
+    /// over. Returns `None` if the file changes all the time.
     pub(crate) fn settled(file: &File) -> io::Result<Option<Self>> {
         for _ in 0..=WAITS_MAX {
             let stamp = Self::of(&file.metadata()?);
@@ -57,12 +58,12 @@ impl Stamp {
         Ok(None)
     }
 
-    /// Whether it is that of a file with this length and time.
+    /// Returns whether the stamp belongs to a file with this length and time.
     pub(crate) fn is_listed(&self, size: u64, modified: Option<Modified>) -> bool {
         self.size == size && modified.is_none_or(|modified| self.modified == modified)
     }
 
-    /// The change from this stamp to a later one.
+    /// Returns the change from this stamp to a later one.
     pub(crate) fn change_to(&self, later: &Self) -> Change {
         if self == later {
             Change::None
@@ -73,7 +74,7 @@ impl Stamp {
         }
     }
 
-    /// Whether the last change may share its time with one to come.
+    /// Returns whether a further change may get the same time as the last one.
     fn is_recent(&self) -> bool {
         let now = clock_gettime(ClockId::Realtime);
         let ns = |seconds: i64, nanoseconds: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
@@ -83,11 +84,11 @@ impl Stamp {
     }
 }
 
-/// 20 ms. The kernel stamps files with the time of its last timer tick, and the slowest ticks come every
-/// 10 ms.
+/// Upper bound of a file system's clock step: 20 ms. The kernel stamps files with the time of its
+/// last timer tick, and the slowest ticks come every 10 ms.
 const CLOCK_STEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
-/// A file that has changed once more after each of these waits is not at rest.
+/// Number of waits after which a file that keeps changing is given up.
 const WAITS_MAX: u32 = 3;
 
 #[cfg(test)]

@@ -8,8 +8,8 @@
 //!      └───────────expiry───────────┴──────▶ expired
 //! ```
 //!
-//! A transfer that is refused before any byte was stored takes its binding back. A revoked ticket
-//! is removed.
+//! If a transfer is refused before any byte was stored, its binding is undone. A revoked ticket is
+//! removed.
 //!
 //! Each change is written atomically (0600, synced) before the decision that caused it is reported.
 //! A lock serialises several receivers of one user. The file is JSON with a version; it is bounded
@@ -51,19 +51,19 @@ pub struct Issued {
     pub id: String,
     /// The secret that the sender must prove.
     pub secret: Secret,
-    /// Seconds since 1970, by the clock of then, at which it was issued. `None` for a ticket of an earlier
-    /// version of this program.
+    /// Time of issue in seconds since 1970, by the clock at that time. `None` for a ticket of an
+    /// earlier version of this program.
     pub issued_unix: Option<u64>,
-    /// Seconds since 1970 from which on the ticket is refused. Later if the clock turns out to have been
-    /// wrong: see [`Issued::is_expired`].
+    /// Time in seconds since 1970 from which the ticket is refused. It moves if the clock turns out
+    /// to have been wrong: see [`Issued::is_expired`].
     pub expires_unix: u64,
-    /// The UDP port the ticket names: a restarted receiver must listen there again.
+    /// UDP port in the ticket: a restarted receiver must listen there again.
     pub port: u16,
     /// The target directory.
     pub directory: PathBuf,
     /// The only sender key that may use the ticket from now on.
     pub bound: Option<PublicKey>,
-    /// The ticket's transfer is complete, so the ticket is spent.
+    /// Whether the ticket's transfer is complete, so that the ticket is spent.
     pub completed: bool,
 }
 
@@ -71,17 +71,16 @@ pub struct Issued {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Accepted {
-    /// The ticket it used, for [`TicketStore::complete`].
+    /// Id of the ticket used, for [`TicketStore::complete`].
     pub id: String,
-    /// The receiver's proof, to send back.
+    /// Receiver's proof, to send back.
     pub proof: Proof,
-    /// The ticket was bound to this sender by this decision; otherwise the sender resumes its
+    /// Whether this decision bound the ticket to this sender; otherwise the sender resumes its
     /// transfer.
     pub first_use: bool,
 }
 
-/// The reason why a sender is refused. Only a sender that proved the secret is given more than
-/// "unknown".
+/// Reason why a sender is refused. Only a sender that proved the secret gets more than "unknown".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 #[repr(u8)]
@@ -112,7 +111,7 @@ pub enum StoreError {
     Folder(PathBuf, io::Error),
     /// The file is damaged or is not a ticket store.
     Content(PathBuf, String),
-    /// Others than the owner may write to the folder of the file, and so replace it.
+    /// Others than the owner may write to the folder of the file, and so replace the file.
     FolderOpenToOthers(PathBuf),
     /// Others than the owner may read the file, which holds secrets, or write it.
     OpenToOthers(PathBuf),
@@ -129,7 +128,7 @@ pub enum StoreError {
 }
 
 impl TicketStore {
-    /// The store in `state_dir`, which is created (for the owner only) if it is missing.
+    /// Opens the store in `state_dir`, which is created (for the owner only) if it is missing.
     ///
     /// # Errors
     /// [`StoreError::Folder`] if it cannot be made, [`StoreError::FolderOpenToOthers`].
@@ -172,11 +171,11 @@ impl TicketStore {
         })
     }
 
-    /// The tickets for `directory` that can still be used at `now_unix`, oldest first. A restarted
-    /// receiver serves these.
+    /// Returns the tickets for `directory` that can still be used at `now_unix`, oldest first. A
+    /// restarted receiver serves these.
     ///
     /// # Errors
-    /// If the file cannot be read, or cannot be written although the clock was set.
+    /// Fails if the file cannot be read, or cannot be written although the clock was set.
     pub fn usable(&self, now_unix: u64, directory: &Path) -> Result<Vec<Issued>, StoreError> {
         self.change(|tickets| {
             tickets.iter_mut().for_each(|ticket| ticket.follow_clock(now_unix));
@@ -185,24 +184,24 @@ impl TicketStore {
         })
     }
 
-    /// All stored tickets, oldest first.
+    /// Returns all stored tickets, oldest first.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// Fails if the file cannot be read.
     pub fn all(&self) -> Result<Vec<Issued>, StoreError> {
         let _lock = self.acquire()?;
         self.read()
     }
 
-    /// The ticket `id`; none if it is unknown or was revoked.
+    /// Returns the ticket `id`; `None` if it is unknown or was revoked.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// Fails if the file cannot be read.
     pub fn find(&self, id: &str) -> Result<Option<Issued>, StoreError> {
         Ok(self.all()?.into_iter().find(|ticket| ticket.id == id))
     }
 
-    /// The file that holds the tickets. It is replaced at each change.
+    /// Returns the file that holds the tickets. It is replaced at each change.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -213,16 +212,16 @@ impl TicketStore {
     /// [`StoreError::Served`] if another one does.
     pub fn serve(&self, id: &str) -> Result<Serving, StoreError> {
         let path = self.serving_path(id)?;
-        // So that no other process tests the lock at the same time.
+        // This keeps other processes from testing the lock at the same time.
         let _lock = self.acquire()?;
         let serving = Serving::lock(path.clone()).map_err(|error| StoreError::Io(path, error))?;
         serving.ok_or_else(|| StoreError::Served(id.to_owned()))
     }
 
-    /// Whether a running receiver serves the ticket `id`.
+    /// Returns whether a running receiver serves the ticket `id`.
     ///
     /// # Errors
-    /// If that cannot be found out.
+    /// Fails if that cannot be found out.
     pub fn is_served(&self, id: &str) -> Result<bool, StoreError> {
         let _lock = self.acquire()?;
         self.is_served_now(id)
@@ -232,7 +231,7 @@ impl TicketStore {
     /// `now_unix`. A first use binds the ticket to the sender's key, on disk, before this returns.
     ///
     /// # Errors
-    /// The reason to send to the sender. [`Refusal::Unavailable`] if the file failed;
+    /// Returns the reason to send to the sender. [`Refusal::Unavailable`] if the file failed;
     /// [`TicketStore::usable`] then returns the error.
     pub fn decide(
         &self,
@@ -248,7 +247,7 @@ impl TicketStore {
     /// Marks the ticket `id` as spent. Does nothing if it is spent already or unknown.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// Fails if the file cannot be written.
     pub fn complete(&self, id: &str) -> Result<(), StoreError> {
         self.change(|tickets| {
             for ticket in tickets.iter_mut().filter(|ticket| ticket.id == id) {
@@ -258,11 +257,11 @@ impl TicketStore {
         })
     }
 
-    /// Takes back that the ticket `id` is bound to `key`, because nothing was stored. Does nothing
-    /// if it is bound to another key, spent or unknown.
+    /// Undoes the binding of the ticket `id` to `key`, because nothing was stored. Does nothing if
+    /// it is bound to another key, spent or unknown.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// Fails if the file cannot be written.
     pub fn release(&self, id: &str, key: PublicKey) -> Result<(), StoreError> {
         self.change(|tickets| {
             let is_bound = |ticket: &Issued| ticket.id == id && ticket.bound == Some(key) && !ticket.completed;
@@ -276,7 +275,7 @@ impl TicketStore {
     /// Records that the ticket `id` is served on another port from now on.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// Fails if the file cannot be written.
     pub fn set_port(&self, id: &str, port: u16) -> Result<(), StoreError> {
         self.change(|tickets| {
             for ticket in tickets.iter_mut().filter(|ticket| ticket.id == id) {
@@ -290,7 +289,7 @@ impl TicketStore {
     /// already.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// Fails if the file cannot be written.
     pub fn revoke(&self, id: &str) -> Result<(), StoreError> {
         self.change(|tickets| {
             tickets.retain(|ticket| ticket.id != id);
@@ -335,13 +334,13 @@ impl TicketStore {
         Ok(outcome)
     }
 
-    /// As [`is_served`](Self::is_served), under the store's lock.
+    /// Does the same as [`is_served`](Self::is_served) under the store's lock.
     fn is_served_now(&self, id: &str) -> Result<bool, StoreError> {
         let path = self.serving_path(id)?;
         Serving::is_locked(&path).map_err(|error| StoreError::Io(path, error))
     }
 
-    /// The file that the server of the ticket `id` locks.
+    /// Returns the file that the server of the ticket `id` locks.
     fn serving_path(&self, id: &str) -> Result<PathBuf, StoreError> {
         // The name must not lead out of the directory.
         if !id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
@@ -350,7 +349,8 @@ impl TicketStore {
         Ok(self.path.with_file_name(format!("serving-{id}.lock")))
     }
 
-    /// The lock is the open file: closing it releases the lock, also when the process ends.
+    /// Acquires the lock, which is the open file: closing it releases the lock, also when the
+    /// process ends.
     fn acquire(&self) -> Result<File, StoreError> {
         let error = |error| StoreError::Io(self.lock.clone(), error);
         // A separate file, because the state file is replaced and a lock on the old file would have
@@ -401,12 +401,12 @@ impl TicketStore {
 }
 
 impl Refusal {
-    /// The number of this reason on the wire.
+    /// Returns the number of this reason on the wire.
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// The reason with this number; unknown numbers of later versions count as
+    /// Returns the reason with this number; unknown numbers of later versions count as
     /// [`Refusal::UnknownOrWrongProof`].
     pub const fn from_code(code: u8) -> Self {
         match code {
@@ -421,12 +421,12 @@ impl Refusal {
     }
 }
 
-/// `$XDG_STATE_HOME/litz`, or `~/.local/state/litz`.
+/// Returns `$XDG_STATE_HOME/litz`, or `~/.local/state/litz`.
 ///
 /// # Errors
 /// [`StoreError::NoHome`] if the environment names neither.
 pub fn default_state_dir() -> Result<PathBuf, StoreError> {
-    // The XDG base directory specification has relative paths ignored.
+    // The XDG base directory specification requires relative paths to be ignored.
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute("XDG_STATE_HOME")
         .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
@@ -561,19 +561,18 @@ impl std::error::Error for StoreError {
     }
 }
 
-/// The maximum number of stored tickets. A proof is tried against each, which takes about 1 us per
-/// ticket.
+/// Limit on stored tickets. A proof is tried against each, which takes about 1 us per ticket.
 pub const TICKETS_MAX: usize = 256;
 
 /// An expired ticket is kept for a day, so that its sender gets the reason "expired" instead of
 /// "unknown".
 const KEEP_EXPIRED_SECONDS: u64 = 24 * 60 * 60;
 
-/// Version 2 has the time of issue.
+/// Version of the format; version 2 has the time of issue.
 const FORMAT_VERSION: u32 = 2;
 const FORMAT_VERSION_MIN: u32 = 1;
 
-/// A record without its directory.
+/// Length limit of a record without its directory.
 const RECORD_LEN_MAX: usize = 600;
 
 /// A record takes under [`RECORD_LEN_MAX`] bytes and a directory of at most 3 x 4096.

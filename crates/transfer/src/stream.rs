@@ -5,7 +5,7 @@
 //!              taken in order    may arrive, in any order    not sent without credit
 //! ```
 //!
-//! A piece is a subtree of BLAKE3's tree, as a segment is. Its value is always the chaining value,
+//! A piece is a subtree of BLAKE3's tree, like a segment. Its value is always the chaining value,
 //! because neither side knows whether the first piece is the only one.
 
 use std::collections::BTreeMap;
@@ -15,21 +15,22 @@ use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, me
 use super::record::CHUNK_LEN_MAX;
 use super::segment::FileHash;
 
-/// Bytes of a piece; the last may be shorter. A worker's buffer holds one.
+/// Length of a piece in bytes; the last may be shorter. A worker's buffer holds one.
 pub(crate) const PIECE_LEN: usize = CHUNK_LEN_MAX;
 
-/// Pieces that may be on the way beyond those that the receiver has taken: 64 MiB, which the receiver
-/// keeps in memory if the first of them is late or its reader slow. 64 MiB are 1.8 Gb/s for 300 ms.
+/// Number of pieces that may be in transit beyond those that the receiver has taken: 64 MiB, which
+/// the receiver keeps in memory if the first of them is late or its reader slow. 64 MiB are 1.8
+/// Gb/s for 300 ms.
 pub(crate) const WINDOW: u32 = 256;
 
-/// The receiver grants further pieces when this many were taken.
+/// Number of taken pieces after which the receiver grants more.
 const CREDIT_STEP: u32 = WINDOW / 8;
 
 /// The hash of one piece.
 pub(crate) struct PieceHash {
     /// Its chaining value.
     pub(crate) value: ChainingValue,
-    /// BLAKE3 of the piece, if it is the first: then it may be the whole stream.
+    /// BLAKE3 of the piece, if it is the first and so may be the whole stream.
     root: Option<[u8; 32]>,
 }
 
@@ -42,7 +43,7 @@ pub(crate) fn hash_piece(number: u32, bytes: &[u8]) -> PieceHash {
     PieceHash { value: hasher.finalize_non_root(), root }
 }
 
-/// The hash of a stream from those of its pieces, in order. At most 33 values are kept.
+/// The hash of a stream, computed from those of its pieces in order. At most 33 values are kept.
 #[derive(Default)]
 pub(crate) struct StreamHash {
     /// Values of complete subtrees, the largest first.
@@ -53,8 +54,8 @@ pub(crate) struct StreamHash {
 
 impl StreamHash {
     pub(crate) fn push(&mut self, piece: &PieceHash) {
-        // Subtrees are merged only when something follows them: the last merge is the root, which is
-        // computed in another way.
+        // Subtrees are merged only when more data follow: the last merge is the root, which is
+        // computed differently.
         while self.stack.len() > self.count.count_ones() as usize {
             self.merge_last();
         }
@@ -83,33 +84,33 @@ impl StreamHash {
     }
 }
 
-/// The pieces of a stream that is received.
+/// The pieces of a stream being received.
 #[derive(Default)]
 pub(crate) struct Assembly {
     /// Verified pieces that wait for earlier ones: at most [`WINDOW`].
     waiting: BTreeMap<u32, (Vec<u8>, PieceHash)>,
-    /// The first piece that was not taken.
+    /// Number of the first piece not taken.
     next: u32,
-    /// Pieces that the sender may send.
+    /// Number of pieces that the sender may send.
     granted: u32,
-    /// Bytes that were taken.
+    /// Number of bytes taken.
     bytes: u64,
-    /// A piece was short, so it is the last.
+    /// Whether the last piece taken was short, so that it is the final one.
     is_last_taken: bool,
     hash: StreamHash,
     end: Option<(u64, FileHash)>,
 }
 
 impl Assembly {
-    /// Nothing has arrived.
+    /// Creates an empty assembly.
     pub(crate) fn new() -> Self {
         Self { granted: WINDOW, ..Self::default() }
     }
 
-    /// A verified piece has arrived.
+    /// Adds a verified piece.
     ///
     /// # Errors
-    /// If the sender must not send it.
+    /// Fails if the sender was not allowed to send it.
     pub(crate) fn insert(&mut self, number: u32, bytes: Vec<u8>, hash: PieceHash) -> Result<(), &'static str> {
         if number >= self.granted {
             return Err("a piece of a stream without credit");
@@ -123,10 +124,10 @@ impl Assembly {
         Ok(())
     }
 
-    /// The next piece in order, if it is there.
+    /// Returns the next piece in order, if it has arrived.
     ///
     /// # Errors
-    /// If a piece follows one that is not full.
+    /// Fails if a piece follows one that is not full.
     pub(crate) fn take(&mut self) -> Result<Option<Vec<u8>>, &'static str> {
         let Some((bytes, hash)) = self.waiting.remove(&self.next) else { return Ok(None) };
         if self.is_last_taken {
@@ -139,17 +140,17 @@ impl Assembly {
         Ok(Some(bytes))
     }
 
-    /// Whether there is something to take, or to conclude.
+    /// Returns whether there is a piece to take, or the stream can be concluded.
     pub(crate) fn is_ready(&self) -> bool {
         self.waiting.contains_key(&self.next) || self.end.is_some_and(|(size, _)| size <= self.bytes)
     }
 
-    /// Bytes of the pieces that were taken.
+    /// Returns the number of bytes taken.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The new credit, if it is time to grant some: after a piece that was taken is stored.
+    /// Returns the new credit, if it is time to grant some; call it after a taken piece is stored.
     pub(crate) fn credit(&mut self) -> Option<u32> {
         let granted = self.next.saturating_add(WINDOW);
         if granted - self.granted < CREDIT_STEP {
@@ -159,18 +160,18 @@ impl Assembly {
         Some(granted)
     }
 
-    /// The sender has sent everything.
+    /// Records the sender's end of the stream.
     ///
     /// # Errors
-    /// If it said so before.
+    /// Fails if it was reported before.
     pub(crate) fn on_end(&mut self, size: u64, hash: FileHash) -> Result<(), &'static str> {
         self.end.replace((size, hash)).map_or(Ok(()), |_| Err("a stream has two ends"))
     }
 
-    /// Whether all bytes were taken and their hash is the sender's; once.
+    /// Returns the outcome, once, when all bytes were taken: whether their hash is the sender's.
     ///
     /// # Errors
-    /// If there are more bytes than the sender says.
+    /// Fails if there are more bytes than the sender announced.
     pub(crate) fn outcome(&mut self) -> Result<Option<Result<FileHash, FileHash>>, &'static str> {
         match self.end {
             Some((size, _)) if size < self.bytes => Err("a stream is longer than its sender says"),

@@ -1,7 +1,7 @@
 //! The input and the output of a stream: pipes, terminals, sockets or files.
 //!
-//! A read or write on them may block for ever. So both wait until the file is ready, and look now and
-//! then whether the transfer stops.
+//! A read or write on them may block for ever. So both wait until the file is ready, and check at
+//! intervals whether the transfer stops.
 
 use std::fmt;
 use std::fs::File;
@@ -14,13 +14,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-/// What is sent as a stream. It is read once.
+/// Input sent as a stream. It is read once.
 pub struct StreamInput {
     file: Mutex<Option<File>>,
     was_taken: AtomicBool,
 }
 
-/// Where a received stream is written to. Clones are the same output. It is written once.
+/// Output of a received stream. Clones refer to the same output. It is written once.
 #[derive(Clone)]
 pub struct StreamOutput(Arc<StreamInput>);
 
@@ -30,17 +30,17 @@ pub(crate) struct OpenInput(File);
 /// The open output of a transfer.
 pub(crate) struct OpenOutput {
     file: File,
-    /// The most that one write passes without blocking once the file is ready.
+    /// Number of bytes that one write accepts without blocking once the file is ready.
     step: usize,
 }
 
 impl StreamInput {
-    /// An input that is read from `file` to its end.
+    /// Creates an input that is read from `file` to its end.
     pub fn new(file: File) -> Self {
         Self { file: Mutex::new(Some(file)), was_taken: AtomicBool::new(false) }
     }
 
-    /// Whether a transfer has begun to use it.
+    /// Returns whether a transfer has begun to use it.
     pub fn was_taken(&self) -> bool {
         self.was_taken.load(Ordering::SeqCst)
     }
@@ -57,12 +57,12 @@ impl StreamInput {
 }
 
 impl StreamOutput {
-    /// An output that is written to `file`.
+    /// Creates an output that is written to `file`.
     pub fn new(file: File) -> Self {
         Self(Arc::new(StreamInput::new(file)))
     }
 
-    /// Whether a transfer has begun to use it.
+    /// Returns whether a transfer has begun to use it.
     pub fn was_taken(&self) -> bool {
         self.0.was_taken()
     }
@@ -85,7 +85,8 @@ impl fmt::Debug for StreamOutput {
 }
 
 impl OpenInput {
-    /// Fills `buffer` up to the end of the input; the bytes read. `None` if `is_stopping`.
+    /// Fills `buffer` up to the end of the input, and returns the number of bytes read. Returns
+    /// `None` if `is_stopping`.
     pub(crate) fn fill(&mut self, buffer: &mut [u8], is_stopping: &dyn Fn() -> bool) -> io::Result<Option<usize>> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -133,7 +134,7 @@ impl OpenOutput {
     }
 }
 
-/// The same pipe as a file of our own that does not block. The original is shared with other
+/// Reopens the same pipe as a separate file that does not block. The original is shared with other
 /// processes, which would not expect that.
 fn reopen(file: &File) -> io::Result<File> {
     use std::os::fd::AsRawFd;
@@ -141,7 +142,8 @@ fn reopen(file: &File) -> io::Result<File> {
     Ok(rustix::fs::open(path, OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?.into())
 }
 
-/// Waits until `fd` is ready or has failed, which the next call reports. Returns false if `is_stopping`.
+/// Waits until `fd` is ready or has failed; the next call reports the failure. Returns false if
+/// `is_stopping`.
 fn wait_ready(fd: BorrowedFd<'_>, events: PollFlags, is_stopping: &dyn Fn() -> bool) -> io::Result<bool> {
     loop {
         if is_stopping() {
@@ -159,8 +161,8 @@ fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
 }
 
-/// A pipe that is ready takes this much without blocking (pipe(7), `PIPE_BUF`).
+/// Number of bytes that a ready pipe accepts without blocking (pipe(7), `PIPE_BUF`).
 const PIPE_STEP: usize = 4096;
 
-/// The interval at which a waiting thread looks whether its transfer stops: 50 ms.
+/// Interval at which a waiting thread checks whether its transfer stops: 50 ms.
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };

@@ -37,24 +37,24 @@ mod trees;
 /// Segments of 1 KiB: small files have many.
 const SEGMENT_BYTES: u64 = 1024;
 
-/// A sender's and a receiver's directory, and how to move between them.
+/// A sender's and a receiver's directory, and the way to transfer between them.
 struct Fixture {
     top: tempfile::TempDir,
     send: SendOptions,
     receive: ReceiveOptions,
-    /// The first byte of the sender's key.
+    /// First byte of the sender's key.
     sender: u8,
-    /// What both ends know.
+    /// Protocol revision of both ends.
     revision: Revision,
 }
 
-/// The results of both ends.
+/// Results of both ends.
 struct Outcome {
     sent: Result<Summary, TransferError>,
     received: Result<Summary, TransferError>,
-    /// The receiver has marked the ticket as used: all is in place.
+    /// Whether the receiver has marked the ticket as used: everything is in place.
     is_spent: bool,
-    /// As JSON, so that every event is known to be expressible.
+    /// Events in JSON, which shows that every event can be expressed.
     sender_events: Vec<serde_json::Value>,
     receiver_events: Vec<serde_json::Value>,
 }
@@ -115,7 +115,7 @@ impl Fixture {
         self.transfer_observed(source, prepare, &())
     }
 
-    /// As `transfer_source`; `watch` gets the sender's events, too.
+    /// Does the same as `transfer_source`, and passes the sender's events to `watch`, too.
     fn transfer_observed(&self, source: &Source, prepare: impl FnOnce(&MemoryLink), watch: &dyn Events) -> Outcome {
         let (sender, receiver) = pair();
         *sender.0.faults().revision.lock().unwrap() = self.revision;
@@ -135,8 +135,8 @@ impl Fixture {
             (sent, receiving.join().unwrap())
         });
         match &received {
-            // The last message says so to the sender, and the connection may end before it: the
-            // ticket is spent then, and the sender is told when it comes back.
+            // The last message notifies the sender, and the connection may end before it: the
+            // ticket is spent then, and the sender is notified when it returns.
             Err(TransferError::Connection(_)) if authoriser.completed => {
                 let events = receiver_events.0.lock().unwrap();
                 assert!(events.iter().all(|event| event["event"] != "file_failed"), "all is in place: {events:?}");
@@ -155,8 +155,8 @@ impl Fixture {
         }
     }
 
-    /// Runs a receiver with a sender that it has accepted, and that goes on as in `script`. Returns why the
-    /// receiver failed. The value of `script` is kept until then.
+    /// Runs a receiver with an accepted sender that continues with `script`. Returns the error of
+    /// the receiver. The value of `script` is kept until then.
     fn fail_receiver<T>(&self, script: impl FnOnce(&MemoryLink, Control) -> T) -> TransferError {
         let ((link, mut control), receiver) = pair();
         *link.faults().revision.lock().unwrap() = self.revision;
@@ -180,7 +180,7 @@ impl Fixture {
 }
 
 impl Outcome {
-    /// Both summaries of a transfer that ran to its end.
+    /// Returns both summaries of a transfer that ran to its end.
     fn summaries(&self) -> (&Summary, &Summary) {
         match (&self.sent, &self.received) {
             (Ok(sent), Ok(received)) => (sent, received),
@@ -188,7 +188,7 @@ impl Outcome {
         }
     }
 
-    /// Both summaries of a transfer in which everything arrived.
+    /// Returns both summaries of a transfer in which everything arrived.
     fn complete(&self) -> (&Summary, &Summary) {
         let (sent, received) = self.summaries();
         assert_eq!((sent.failed, received.failed), (0, 0), "{:#?}", self.sender_events);
@@ -197,7 +197,7 @@ impl Outcome {
         (sent, received)
     }
 
-    /// The failed paths and reasons, as both sides reported them.
+    /// Returns the failed paths and reasons, as both sides reported them.
     fn failures(&self) -> BTreeMap<String, String> {
         let failed = |events: &[serde_json::Value]| -> BTreeMap<String, String> {
             let failed = events.iter().filter(|event| event["event"] == "file_failed");
@@ -209,7 +209,7 @@ impl Outcome {
     }
 }
 
-/// Passes events to two.
+/// Passes events to two consumers.
 struct Both<'a>(&'a dyn Events, &'a Recorder);
 
 impl Events for Both<'_> {
@@ -219,7 +219,7 @@ impl Events for Both<'_> {
     }
 }
 
-/// Keeps events.
+/// Records events.
 #[derive(Default)]
 struct Recorder(Mutex<Vec<serde_json::Value>>);
 
@@ -246,7 +246,7 @@ fn random_bytes(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Everything below `top`: content, time and mode by path.
+/// Returns everything below `top`: content, time and mode by path.
 fn snapshot(top: &Path) -> BTreeMap<PathBuf, (Option<Vec<u8>>, std::time::SystemTime, u32)> {
     use std::os::unix::fs::PermissionsExt;
     let mut found = BTreeMap::new();
@@ -266,7 +266,7 @@ fn snapshot(top: &Path) -> BTreeMap<PathBuf, (Option<Vec<u8>>, std::time::System
     found
 }
 
-/// The names in a directory, sorted.
+/// Returns the names in a directory, sorted.
 fn names(directory: &Path) -> Vec<String> {
     let mut names: Vec<_> =
         fs::read_dir(directory).unwrap().map(|child| child.unwrap().file_name().into_string().unwrap()).collect();

@@ -1,5 +1,5 @@
-//! The ticket: everything a sender needs to reach one receiver and be accepted, as one word to copy
-//! and paste.
+//! The ticket: all information that a sender needs to reach one receiver and be accepted, as one
+//! word to copy and paste.
 //!
 //! The text is `litz1` (the format's version) and base32 of the bytes below; a checksum detects
 //! typing errors. Full layout: `docs/spec/ticket.md`.
@@ -26,13 +26,13 @@ pub struct Ticket {
     pub addresses: Vec<TicketAddress>,
     /// The receiver's key.
     pub receiver: Fingerprint,
-    /// The secret that the sender proves to know.
+    /// Secret that the sender proves to know.
     pub secret: Secret,
-    /// Seconds since 1970 (UTC) from which on the receiver refuses the ticket. Below 2^40.
+    /// Time in seconds since 1970 (UTC) from which the receiver refuses the ticket. Below 2^40.
     pub expires_unix: u64,
 }
 
-/// 128 random bits. `Debug` does not show them, and they are erased when they are dropped.
+/// 128 random bits. `Debug` does not show them, and they are erased on drop.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret([u8; SECRET_LEN]);
 
@@ -55,7 +55,7 @@ pub enum TicketError {
     NotATicket,
     /// A ticket of another format version.
     Version(u32),
-    /// A character that no ticket has, at `index` (in characters, from 0).
+    /// A character that no ticket contains, at `index` (in characters, from 0).
     Character {
         /// Its place in the text.
         index: usize,
@@ -73,13 +73,13 @@ pub enum TicketError {
 }
 
 impl Ticket {
-    /// A ticket of these parts: see the fields. [`to_text`](Self::to_text) checks them.
+    /// Creates a ticket from these parts: see the fields. [`to_text`](Self::to_text) checks them.
     #[must_use]
     pub fn new(addresses: Vec<TicketAddress>, receiver: Fingerprint, secret: Secret, expires_unix: u64) -> Self {
         Self { addresses, receiver, secret, expires_unix }
     }
 
-    /// The ticket as one word of lower-case letters and digits.
+    /// Returns the ticket as one word of lower-case letters and digits.
     ///
     /// # Errors
     /// [`TicketError::Content`] if a field is outside the bounds its documentation names.
@@ -90,7 +90,7 @@ impl Ticket {
         Ok(format!("{PREFIX}{VERSION}{}", base32::encode(&bytes)))
     }
 
-    /// Whether the receiver will refuse the ticket at `now_unix` (seconds since 1970).
+    /// Returns whether the receiver will refuse the ticket at `now_unix` (seconds since 1970).
     #[must_use]
     pub fn is_expired(&self, now_unix: u64) -> bool {
         now_unix >= self.expires_unix
@@ -118,7 +118,7 @@ impl Ticket {
 impl FromStr for Ticket {
     type Err = TicketError;
 
-    /// Reads a ticket, with white space around it ignored and in either case.
+    /// Parses a ticket; surrounding white space and case are ignored.
     fn from_str(text: &str) -> Result<Self, TicketError> {
         let text = text.trim();
         let body = body_of(text)?;
@@ -150,7 +150,7 @@ impl Drop for Secret {
 }
 
 impl Secret {
-    /// A secret from the system's randomness.
+    /// Creates a secret from the system's randomness.
     ///
     /// # Errors
     /// [`TicketError::Content`] if the system provides none.
@@ -161,7 +161,7 @@ impl Secret {
         Ok(secret)
     }
 
-    /// The secret with these bytes.
+    /// Creates a secret from these bytes.
     pub const fn from_bytes(bytes: [u8; SECRET_LEN]) -> Self {
         Self(bytes)
     }
@@ -273,7 +273,7 @@ impl fmt::Display for TicketError {
 
 impl std::error::Error for TicketError {}
 
-/// The text after the prefix and the version.
+/// Returns the text after the prefix and the version.
 fn body_of(text: &str) -> Result<&str, TicketError> {
     let prefix = text.get(..PREFIX.len()).ok_or(TicketError::NotATicket)?;
     if !prefix.eq_ignore_ascii_case(PREFIX) {
@@ -314,8 +314,8 @@ fn checksum(content: &[u8]) -> [u8; CHECKSUM_LEN] {
     check
 }
 
-/// Letters, digits, hyphens and dots (RFC 1123, section 2.1): a name from a ticket may reach a log
-/// or a terminal.
+/// Returns whether a name has only letters, digits, hyphens and dots (RFC 1123, section 2.1): a
+/// name from a ticket may reach a log or a terminal.
 fn is_host_name(name: &[u8]) -> bool {
     (1..=HOST_NAME_LEN_MAX).contains(&name.len())
         && name.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'))
@@ -345,13 +345,13 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The maximum number of addresses in one ticket.
+/// Limit on the addresses in one ticket.
 pub const ADDRESSES_MAX: usize = 16;
 
-// Every address that a receiver listens at can be named.
+// A ticket can name every address that a receiver listens at.
 const _: () = assert!(quic_endpoint::paths::listen::PLACES_MAX <= ADDRESSES_MAX);
 
-/// 128 bits. Every guess needs a connection, so guessing is infeasible.
+/// Length of a secret: 128 bits. Every guess needs a connection, so guessing is infeasible.
 const SECRET_LEN: usize = 16;
 
 const PREFIX: &str = "litz";
@@ -363,10 +363,10 @@ const KIND_NAME: u8 = 0;
 const KIND_IPV4: u8 = 4;
 const KIND_IPV6: u8 = 6;
 
-/// One address, the shortest: a name of one letter.
+/// Length with the shortest address: a name of one letter.
 const BYTES_MIN: usize = EXPIRY_LEN + 32 + SECRET_LEN + 1 + (1 + 1 + 1 + 2) + CHECKSUM_LEN;
 
-/// Sixteen of the longest names.
+/// Length limit of the text, with sixteen of the longest names.
 const TEXT_LEN_MAX: usize =
     (EXPIRY_LEN + 32 + SECRET_LEN + 1 + ADDRESSES_MAX * (1 + 1 + HOST_NAME_LEN_MAX + 2) + CHECKSUM_LEN) * 8 / 5 + 8;
 

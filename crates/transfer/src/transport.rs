@@ -4,16 +4,16 @@ use quic_endpoint::TransportConfig;
 
 use super::segment::BASE_LOG2_DEFAULT;
 
-/// The number of data streams that the receiver reads at the same time, which is the number that
-/// the sender may have open.
+/// Number of data streams that the receiver reads concurrently, and so that the sender may have
+/// open.
 ///
 /// Paths with different delays deliver their parts of a segment at different times, and a segment
 /// occupies its stream until its last byte has arrived. The other streams must keep the faster
 /// paths busy until then: 64 MiB are 1.8 Gb/s for 300 ms.
 pub const STREAMS_MAX: usize = 16;
 
-/// The credit of a stream before its first byte is read: a segment of the usual length, its frame
-/// and hash. So no segment waits for stream credit.
+/// Credit of a stream before its first byte is read: a segment of the usual length, its frame and
+/// hash. So no segment waits for stream credit.
 const STREAM_WINDOW: u64 = (1 << BASE_LOG2_DEFAULT) + (64 << 10);
 
 /// Returns `base` with the stream limits and flow-control credit of a transfer, for either end.

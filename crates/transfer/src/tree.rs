@@ -36,26 +36,27 @@ pub(crate) struct TargetTree {
     state: Mutex<TreeState>,
 }
 
-/// Something that is there.
+/// An existing entry.
 pub(crate) struct Located {
     pub(crate) directory: Arc<OwnedFd>,
     pub(crate) name: OsString,
-    /// Of itself, if it is a symbolic link.
+    /// State of the entry itself, if it is a symbolic link.
     pub(crate) stat: Stat,
 }
 
 #[derive(Default)]
 struct TreeState {
-    /// The directory opened last, by its path: the next file is usually in the same.
+    /// Directory opened last, with its path: the next file is usually in the same one.
     last: Option<(Vec<u8>, Arc<OwnedFd>)>,
-    /// Directories whose entries changed and that must be synced. At most one for each entry of the
-    /// transfer.
+    /// Directories whose entries changed and which must be synced. At most one for each entry of
+    /// the transfer.
     changed: BTreeSet<Vec<u8>>,
-    /// Directories that an earlier attempt has made and this one goes on with, and their modes before.
+    /// Directories made by an earlier attempt that this one continues with, and their previous
+    /// modes.
     reopened: BTreeMap<Vec<u8>, u32>,
-    /// Directories that were there before and get the modes and times of this transfer.
+    /// Existing directories that get the modes and times of this transfer.
     updated: BTreeSet<Vec<u8>>,
-    /// Announced directories that could not be made. Nothing below them is made either: they would
+    /// Announced directories that could not be made. Nothing below them is made either: it would
     /// remain with the modes and times of directories that were never announced.
     refused: BTreeMap<Vec<u8>, FileError>,
 }
@@ -76,23 +77,23 @@ impl TargetTree {
         })
     }
 
-    /// Where its files are written to.
+    /// Returns the disk that its files are written to.
     pub(crate) fn disk(&self) -> &Arc<dyn Disk> {
         &self.disk
     }
 
-    /// The accounting of the disk space for its files.
+    /// Returns the accounting of the disk space for its files.
     pub(crate) fn disk_space(&self) -> &DiskSpace {
         &self.disk_space
     }
 
-    /// The directory of `path`, created if it is missing, and the last component of `path`.
+    /// Returns the directory of `path`, created if it is missing, and the last component of `path`.
     pub(crate) fn parent<'p>(&self, path: &'p RelativePath) -> Result<(Arc<OwnedFd>, &'p OsStr), FileError> {
         let (parents, name) = path.split_last();
         Ok((self.descend(parents, true)?, name))
     }
 
-    /// What is under the name `path`; `None` if nothing is.
+    /// Returns the entry under the name `path`; `None` if there is none.
     pub(crate) fn locate(&self, path: &RelativePath) -> Result<Option<Located>, FileError> {
         let (parents, name) = path.split_last();
         let Some(directory) = self.locate_directory(parents)? else { return Ok(None) };
@@ -126,8 +127,8 @@ impl TargetTree {
         Ok(Some(directory))
     }
 
-    /// The length of the file `path`, or of what an earlier attempt has left of it; zero if there is
-    /// neither. Makes nothing.
+    /// Returns the length of the file `path`, or of its part from an earlier attempt; zero if there
+    /// is neither. Creates nothing.
     pub(crate) fn len_of(&self, path: &RelativePath) -> u64 {
         let (parents, name) = path.split_last();
         let Ok(directory) = self.descend(parents, false) else { return 0 };
@@ -139,19 +140,20 @@ impl TargetTree {
         len(name).max(len(&part_name))
     }
 
-    /// Opens up those of the directories `listed` that an earlier attempt has made and has completed:
-    /// their owner needs to write to them again. Waits up to `busy_wait` for one that is about to end.
+    /// Reopens those of the `listed` directories that an earlier attempt has made and completed:
+    /// their owner needs to write to them again. Waits up to `busy_wait` for an attempt that is
+    /// about to end.
     pub(crate) fn reopen_directories(&self, listed: &BTreeSet<&[u8]>, busy_wait: Duration) {
         let known = self.directories().take_over(listed, busy_wait);
         for (path, made) in known.into_iter().filter(|(path, _)| listed.contains(path.as_slice())) {
-            // One that is not as it was left is not ours any more.
+            // A directory that was changed since is not ours any more.
             if let Some(mode) = self.reopen_directory(&path, made) {
                 self.lock().reopened.insert(path, mode);
             }
         }
     }
 
-    /// The mode that the directory had; `None` if it is not the one that was made.
+    /// Returns the mode that the directory had; `None` if it is not the one that was made.
     fn reopen_directory(&self, path: &[u8], made: Made) -> Option<u32> {
         let path = RelativePath::from_components(path.split(|byte| *byte == b'/')).ok()?;
         let (parents, name) = path.split_last();
@@ -170,7 +172,7 @@ impl TargetTree {
         Some(before.st_mode & 0o777)
     }
 
-    /// Gives the directories that were opened up their modes back: the transfer does not take place.
+    /// Restores the modes of reopened directories, because the transfer does not take place.
     pub(crate) fn close_directories(&self) {
         let reopened = std::mem::take(&mut self.lock().reopened);
         for (path, mode) in reopened.into_iter().rev() {
@@ -183,8 +185,9 @@ impl TargetTree {
     }
 
     /// Creates the directory `path` with the permissions `mode`, but writable for its owner until
-    /// [`TargetTree::settle_directory`]. One that is there is used, and counts as created if an earlier
-    /// attempt made it; with `updates`, it may be settled, too. Returns whether it is to be settled.
+    /// [`TargetTree::settle_directory`]. An existing directory is used, and counts as created if an
+    /// earlier attempt made it; with `updates`, it may be settled, too. Returns whether it must be
+    /// settled.
     pub(crate) fn make_directory(&self, path: &RelativePath, mode: u16, updates: bool) -> Result<bool, FileError> {
         self.try_make_directory(path, mode, updates).inspect_err(|error| {
             self.lock().refused.insert(path.as_bytes().to_vec(), error.clone());
@@ -202,7 +205,8 @@ impl TargetTree {
             let is_updated = updates && is_updatable(&stat);
             if is_updated {
                 if is_kept(mode, true) {
-                    // As rsync does. If this is not permitted, what needs it fails and says so.
+                    // Like in rsync. If this is not permitted, the operations that need it fail and
+                    // report it.
                     let _ = chmod_at(&parent, name, |mode| mode | 0o700, is_updatable);
                 }
                 self.lock().updated.insert(path.as_bytes().to_vec());
@@ -236,9 +240,8 @@ impl TargetTree {
         Ok(true)
     }
 
-    /// Sets the final permissions and time of the directory `path`, for which
-    /// [`make_directory`](Self::make_directory) asked for that, after all its content. Syncs it if its
-    /// entries changed.
+    /// Sets the final permissions and time of the directory `path` after all its content, if
+    /// [`make_directory`](Self::make_directory) requested it. Syncs it if its entries changed.
     pub(crate) fn settle_directory(&self, path: &RelativePath, mode: u16, modified: Modified) -> Result<(), FileError> {
         let (parent, name) = self.parent(path)?;
         let directory = open_directory(&parent, name)?;
@@ -263,13 +266,13 @@ impl TargetTree {
         chmod_at(&parent, name, |mode| mode | 0o700, is_it).map(drop).map_err(|error| FileError::target(&error))
     }
 
-    /// Whether entries of the directory `path` changed since it was synced.
+    /// Returns whether entries of the directory `path` changed since it was synced.
     pub(crate) fn has_changed(&self, path: &RelativePath) -> bool {
         self.lock().changed.contains(path.as_bytes())
     }
 
-    /// Sets what differs of a directory that was there before. Its set-id and sticky bits stay: they are this
-    /// host's, and are never sent.
+    /// Sets the properties of an existing directory that differ. Its set-id and sticky bits stay:
+    /// they are this host's, and are never sent.
     fn update_directory(&self, directory: &OwnedFd, mode: u16, modified: Modified) -> io::Result<()> {
         let stat = rustix::fs::fstat(directory)?;
         let wanted = stat.st_mode & 0o7000 | self.mode(mode);
@@ -279,7 +282,7 @@ impl TargetTree {
         if Modified::of_stat(&stat) == modified { Ok(()) } else { self.set_time(directory, modified) }
     }
 
-    /// The transfer that made `paths` is complete: a later one finds them as they are.
+    /// Forgets the directories `paths` of a complete transfer: a later one finds them as they are.
     pub(crate) fn forget_directories<'p>(&self, paths: impl Iterator<Item = &'p RelativePath>) {
         self.directories().settle(paths);
     }
@@ -289,7 +292,7 @@ impl TargetTree {
         Ok(rustix::fs::fchmod(&file, Mode::from_raw_mode(self.mode(mode)))?)
     }
 
-    /// The permissions that a file or directory gets.
+    /// Returns the permissions that a file or directory gets.
     pub(crate) fn mode(&self, mode: u16) -> u32 {
         u32::from(mode) & 0o777 & !self.umask
     }
@@ -299,7 +302,7 @@ impl TargetTree {
         Ok(rustix::fs::futimens(&file, &timestamps(modified))?)
     }
 
-    /// Sets the time of the file or the symbolic link `name`, of which no link is followed.
+    /// Sets the time of the file or symbolic link `name`; links are not followed.
     pub(crate) fn set_time_at(&self, directory: &OwnedFd, name: &OsStr, modified: Modified) -> io::Result<()> {
         Ok(rustix::fs::utimensat(directory, name, &timestamps(modified), AtFlags::SYMLINK_NOFOLLOW)?)
     }
@@ -313,8 +316,8 @@ impl TargetTree {
         self.lock().changed.insert(parent);
     }
 
-    /// Syncs every directory noted but those that are settled later. Until then, a power loss may undo a
-    /// rename, but never leaves a partial file.
+    /// Syncs every directory noted except those that are settled later. Until then, a power loss
+    /// may undo a rename, but never leaves a partial file.
     pub(crate) fn sync_but(&self, later: &BTreeSet<&[u8]>) -> Result<(), FileError> {
         let mut now = Vec::new();
         self.lock().changed.retain(|path| {
@@ -383,7 +386,7 @@ impl TargetTree {
     }
 }
 
-/// The state of `name` itself; `None` if there is nothing.
+/// Returns the state of `name` itself; `None` if there is nothing.
 fn stat_of(directory: &OwnedFd, name: &OsStr) -> Result<Option<Stat>, FileError> {
     match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(stat)),
@@ -392,7 +395,7 @@ fn stat_of(directory: &OwnedFd, name: &OsStr) -> Result<Option<Stat>, FileError>
     }
 }
 
-/// The names in `directory`, sorted.
+/// Returns the names in `directory`, sorted.
 pub(crate) fn names_in(directory: &OwnedFd) -> io::Result<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(directory)? {
@@ -411,7 +414,7 @@ fn timestamps(modified: Modified) -> Timestamps {
     Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification }
 }
 
-/// Whether `name` in `parent` is a directory without entries.
+/// Returns whether `name` in `parent` is a directory without entries.
 fn is_empty(parent: &OwnedFd, name: &OsStr) -> bool {
     let entries = open_directory(parent, name).ok().and_then(|directory| Dir::read_from(directory).ok());
     let is_entry = |entry: Result<rustix::fs::DirEntry, Errno>| {

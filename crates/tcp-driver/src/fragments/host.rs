@@ -45,15 +45,15 @@ impl Fragments {
         failures - std::mem::replace(&mut self.failures, failures)
     }
 
-    /// The first fragments of packets that did not arrive in time.
+    /// Returns the first fragments of packets that did not arrive in time.
     pub(crate) fn take_expired(&mut self, now: Instant) -> Vec<Vec<u8>> {
         let mut expired = Vec::new();
         self.reassembler.handle_timeout(now, |first| expired.push(first.to_vec()));
         expired
     }
 
-    /// Divides `packet` if it is larger than `mtu`: into several whole packets, of which only the last is
-    /// shorter. False if it cannot be sent.
+    /// Divides `packet` if it is larger than `mtu`: into several whole packets, of which only the
+    /// last is shorter. Returns false if it cannot be sent.
     pub(crate) fn divide(&mut self, mtu: usize, packet: &mut SuperPacket) -> bool {
         if packet.bytes.len() <= mtu {
             return true;
@@ -75,7 +75,7 @@ impl Fragments {
         }
     }
 
-    /// The next report, and its device.
+    /// Returns the next report, and its device.
     pub(crate) fn poll_reply(&mut self, out: &mut SuperPacket) -> Option<usize> {
         let (device, packet) = self.waiting.pop_front()?;
         fill(out, packet, 0);

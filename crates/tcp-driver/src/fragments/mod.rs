@@ -146,7 +146,7 @@ impl Reassembler {
         None
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) must be called.
+    /// Returns when [`handle_timeout`](Self::handle_timeout) must be called.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let (key, number) = self.order.front()?;
         self.partial(key, *number).map(|oldest| oldest.begun_at + TIME_MAX)
@@ -246,8 +246,8 @@ impl Partial {
         if self.total == Some(self.received) { Added::Complete } else { Added::Kept }
     }
 
-    /// The packet. `None` if its first fragment says something impossible, or marks contradict each other
-    /// (RFC 3168, section 5.3).
+    /// The packet. Returns `None` if its first fragment says something impossible, or marks
+    /// contradict each other (RFC 3168, section 5.3).
     fn whole(&self, key: &Key) -> Option<Bytes> {
         let first = Packet::parse(&self.pieces.get(&0)?.packet).ok()?;
         let marks = |ecn| self.pieces.values().any(|piece| piece.ecn == ecn);

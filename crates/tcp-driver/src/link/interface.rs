@@ -70,7 +70,7 @@ pub enum Frame {
 }
 
 impl<T> Interface<T> {
-    /// A host with the Ethernet address `mac` and no other one.
+    /// Creates a host with the Ethernet address `mac` and no other one.
     pub fn new(mac: MacAddress) -> Self {
         Self {
             mac,
@@ -90,7 +90,7 @@ impl<T> Interface<T> {
     /// Adds an address of the host. The addresses of `prefix` are on the link.
     ///
     /// # Errors
-    /// If there are too many routes.
+    /// Fails if there are too many routes.
     pub fn add_address(&mut self, ip: IpAddr, prefix: Prefix) -> Result<(), TableFull> {
         self.routes.insert(prefix, Route { device: 0, next_hop: None })?;
         self.addresses.push((ip, prefix));
@@ -100,7 +100,7 @@ impl<T> Interface<T> {
     /// Sends packets for `prefix` to the router `next_hop`, which is on the link.
     ///
     /// # Errors
-    /// If there are too many routes.
+    /// Fails if there are too many routes.
     pub fn add_route(&mut self, prefix: Prefix, next_hop: IpAddr) -> Result<(), TableFull> {
         self.routes.insert(prefix, Route { device: 0, next_hop: Some(next_hop) })
     }
@@ -131,8 +131,9 @@ impl<T> Interface<T> {
         }
     }
 
-    /// The Ethernet header of an IP packet that is sent now. `None` if it waits for its neighbour, or has no
-    /// route, and is dropped: `keep` makes the copy that waits. See [`take_dropped`](Self::take_dropped).
+    /// Returns the Ethernet header of an IP packet that is sent now. Returns `None` if it waits for
+    /// its neighbour, or has no route, and is dropped: `keep` makes the copy that waits. See
+    /// [`take_dropped`](Self::take_dropped).
     pub fn header_for(
         &mut self,
         now: Instant,
@@ -156,7 +157,7 @@ impl<T> Interface<T> {
         Some(self.header(mac?, ether_type(destination)))
     }
 
-    /// The next frame to send.
+    /// Returns the next frame to send.
     pub fn poll_frame(&mut self) -> Option<Outgoing<T>> {
         self.outgoing.pop_front()
     }
@@ -176,7 +177,7 @@ impl<T> Interface<T> {
         self.addresses.iter().any(|(own, _)| *own == ip)
     }
 
-    /// Whether an address is on the link.
+    /// Returns whether an address is on the link.
     fn is_on_link(&self, ip: IpAddr) -> bool {
         self.routes.route_to(ip).is_some_and(|route| route.next_hop.is_none())
     }
@@ -213,7 +214,7 @@ impl<T> Interface<T> {
         }
     }
 
-    /// RFC 4861, section 7.2. True if it was a message of neighbour discovery.
+    /// RFC 4861, section 7.2. Returns true if it was a message of neighbour discovery.
     fn handle_ndp(&mut self, now: Instant, from: MacAddress, payload: &[u8]) -> bool {
         let Ok(packet) = ip::Packet::parse(payload) else { return false };
         let message = Message::parse(packet.source, packet.destination, packet.payload);
@@ -349,7 +350,7 @@ impl<T> Interface<T> {
     }
 }
 
-/// The destination of an IP packet of this host.
+/// Returns the destination of an IP packet of this host.
 fn destination(packet: &[u8]) -> Option<IpAddr> {
     match packet.first()? >> 4 {
         4 => packet.get(16..20)?.first_chunk::<4>().map(|octets| IpAddr::from(*octets)),

@@ -80,7 +80,7 @@ struct Neighbor<P> {
 
 /// A packet that waits.
 pub trait Waiting {
-    /// Bytes that it counts for the bound.
+    /// Returns the number of bytes that it counts for the bound.
     fn len_bytes(&self) -> usize;
 }
 
@@ -119,8 +119,8 @@ impl<P> Default for NeighborCache<P> {
 }
 
 impl<P: Waiting> NeighborCache<P> {
-    /// The Ethernet address to which a packet for the neighbour `ip` goes now, and the request that is due.
-    /// Without an address the caller may let the packet [wait](Self::wait).
+    /// Returns the Ethernet address to which a packet for the neighbour `ip` goes now, and the
+    /// request that is due. Without an address the caller may let the packet [wait](Self::wait).
     pub fn resolve(&mut self, now: Instant, ip: IpAddr) -> (Option<MacAddress>, Option<Request>) {
         self.uses += 1;
         let Some(neighbor) = self.neighbors.get_mut(&ip) else {

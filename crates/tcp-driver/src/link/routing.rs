@@ -16,7 +16,8 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// The addresses whose first `len` bits are those of `ip`. `None` if it has not so many.
+    /// Returns the addresses whose first `len` bits are those of `ip`. Returns `None` if it has not
+    /// so many.
     pub fn new(ip: IpAddr, len: u8) -> Option<Self> {
         let network = match ip {
             IpAddr::V4(ip) if len <= 32 => Ipv4Addr::from_bits(ip.to_bits() & mask(len, 32) as u32).into(),
@@ -26,8 +27,9 @@ impl Prefix {
         Some(Self { network, len })
     }
 
-    /// The address of all hosts of the network (RFC 1122, section 3.2.1.3). `None` for IPv6, which has
-    /// none, and for the networks of one or two hosts: both addresses of a /31 are hosts (RFC 3021).
+    /// Returns the address of all hosts of the network (RFC 1122, section 3.2.1.3). `None` for
+    /// IPv6, which has none, and for the networks of one or two hosts: both addresses of a /31 are
+    /// hosts (RFC 3021).
     pub const fn directed_broadcast(&self) -> Option<Ipv4Addr> {
         match self.network {
             IpAddr::V4(network) if self.len <= 30 => {
@@ -46,13 +48,13 @@ impl Prefix {
         Self { network, len: 0 }
     }
 
-    /// Whether it contains an address.
+    /// Returns whether it contains an address.
     pub fn contains(&self, ip: IpAddr) -> bool {
         Self::new(ip, self.len) == Some(*self)
     }
 }
 
-/// The first `len` of `bits` bits.
+/// Returns the first `len` of `bits` bits.
 const fn mask(len: u8, bits: u32) -> u128 {
     if len == 0 { 0 } else { u128::MAX << (bits - len as u32) }
 }
@@ -96,7 +98,7 @@ impl RoutingTable {
     /// Adds a route, or replaces that of the same prefix.
     ///
     /// # Errors
-    /// If the table is full.
+    /// Fails if the table is full.
     pub fn insert(&mut self, prefix: Prefix, route: Route) -> Result<(), TableFull> {
         if self.routes.len() >= ROUTES_MAX && !self.routes.contains_key(&prefix) {
             return Err(TableFull);
@@ -124,8 +126,8 @@ impl RoutingTable {
         Some(route)
     }
 
-    /// The route to an address: that of the longest prefix which contains it. One lookup for each length
-    /// of prefix that the table has.
+    /// Returns the route to an address: that of the longest prefix which contains it. One lookup
+    /// for each length of prefix that the table has.
     pub fn route_to(&self, ip: IpAddr) -> Option<Route> {
         let lens = &self.lens[usize::from(ip.is_ipv6())];
         lens.iter().find_map(|(len, _)| self.routes.get(&Prefix::new(ip, *len)?).copied())

@@ -59,7 +59,7 @@ impl Dispatcher {
         self.channels[channel].is_alive
     }
 
-    /// Whether there is space for another chunk.
+    /// Returns whether there is space for another chunk.
     pub(super) fn has_space(&self) -> bool {
         let count = self.channels.len() as u64;
         let has_window = self.kept_bytes < count * WINDOW_PER_CHANNEL;
@@ -95,7 +95,8 @@ impl Dispatcher {
         Some(Dispatched { channel, header: chunk_header(number, data.len()), data: data.clone() })
     }
 
-    /// The peer's application has taken everything before `next`. False if that was never sent.
+    /// The peer's application has taken everything before `next`. Returns false if that was never
+    /// sent.
     #[must_use]
     pub(super) fn on_taken(&mut self, next: u64) -> bool {
         if next > self.next {
@@ -136,7 +137,7 @@ impl Dispatcher {
         self.channels.iter().any(|channel| channel.is_alive)
     }
 
-    /// Whether the peer's application has taken everything and the end.
+    /// Returns whether the peer's application has taken everything and the end.
     pub(super) fn is_complete(&self) -> bool {
         self.has_ended && self.kept.is_empty()
     }

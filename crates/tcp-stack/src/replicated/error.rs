@@ -39,7 +39,7 @@ impl fmt::Display for ReplicatedError {
 
 impl std::error::Error for ReplicatedError {}
 
-/// Whether these connections can be the channels of a stream.
+/// Returns whether these connections can be the channels of a stream.
 pub(super) fn check(streams: &[TcpStream]) -> Result<(), ReplicatedError> {
     if !(1..=CHANNELS_MAX).contains(&streams.len()) {
         return Err(ReplicatedError::Channels(streams.len()));

@@ -40,7 +40,8 @@ impl ReplicatedReceiver {
     /// Receives a stream over connections that one peer has opened for it, in any order.
     ///
     /// # Errors
-    /// If there is no channel or there are too many, or a stack has no thread, all have ended, or they are not those of one stream.
+    /// Fails if there is no channel or there are too many, or a stack has no thread, all have
+    /// ended, or they are not those of one stream.
     pub fn begin(streams: Vec<TcpStream>) -> Result<Self, ReplicatedError> {
         check(&streams)?;
         let channel = |stream: TcpStream| {
@@ -55,10 +56,10 @@ impl ReplicatedReceiver {
         Ok(receiver)
     }
 
-    /// The next bytes in order; `None` at the end of the stream.
+    /// Returns the next bytes in order; `None` at the end of the stream.
     ///
     /// # Errors
-    /// If all channels have ended before the stream has, or the peer breaks the rules.
+    /// Fails if all channels have ended before the stream has, or the peer breaks the rules.
     pub fn read(&mut self) -> Result<Option<Bytes>, ReplicatedError> {
         let runtime = self.channels[0].stream.handle.runtime().clone();
         let read = runtime.block_on(None, |waker| match self.poll_read(waker) {
@@ -73,7 +74,7 @@ impl ReplicatedReceiver {
         Ok(read)
     }
 
-    /// The number of channels that have not died.
+    /// Returns the number of channels that have not died.
     pub fn living_channels(&self) -> usize {
         self.channels.iter().filter(|channel| channel.is_alive).count()
     }
@@ -98,7 +99,7 @@ impl ReplicatedReceiver {
         }
     }
 
-    /// Takes a piece of each channel. False if there is none.
+    /// Takes a piece of each channel. Returns false if there is none.
     fn receive(&mut self, waker: &Waker) -> Result<bool, ReplicatedError> {
         let mut has_received = false;
         for index in 0..self.channels.len() {

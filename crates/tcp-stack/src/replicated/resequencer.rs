@@ -45,7 +45,7 @@ impl Resequencer {
     /// Takes bytes of a channel.
     ///
     /// # Errors
-    /// If the peer breaks the rules.
+    /// Fails if the peer breaks the rules.
     pub(super) fn take(&mut self, channel: usize, mut bytes: Bytes) -> Result<(), ReplicatedError> {
         while !bytes.is_empty() {
             let parser = &mut self.channels[channel];
@@ -87,7 +87,7 @@ impl Resequencer {
         Ok(())
     }
 
-    /// The next bytes in order.
+    /// Returns the next bytes in order.
     pub(super) fn poll(&mut self) -> Option<Bytes> {
         loop {
             if let Some(bytes) = self.ready.pop_front() {
@@ -101,17 +101,17 @@ impl Resequencer {
         }
     }
 
-    /// Whether there is something for the application, or its end.
+    /// Returns whether there is something for the application, or its end.
     pub(super) fn has_next(&self) -> bool {
         !self.ready.is_empty() || self.has_ended || self.early.contains_key(&self.next)
     }
 
-    /// The number of the first chunk that the application has not taken.
+    /// Returns the number of the first chunk that the application has not taken.
     pub(super) const fn next(&self) -> u64 {
         self.next
     }
 
-    /// Whether the application has taken everything and the end.
+    /// Returns whether the application has taken everything and the end.
     pub(super) fn has_ended(&self) -> bool {
         self.has_ended && self.ready.is_empty()
     }

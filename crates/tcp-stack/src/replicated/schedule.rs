@@ -27,7 +27,8 @@ pub(super) struct Load {
 }
 
 impl Scheduling {
-    /// The channel for the next chunk; `None` if it must wait. `last` is that of the last one.
+    /// Returns the channel for the next chunk; `None` if it must wait. `last` is that of the last
+    /// one.
     pub(super) fn choose(self, channels: &[Load], last: usize) -> Option<usize> {
         let count = channels.len();
         let mut in_turn = (1..=count).map(|step| (last + step) % count).filter(|index| channels[*index].is_alive);

@@ -36,7 +36,8 @@ impl ReplicatedSender {
     /// Begins a stream over connections to one peer, which accepts as many for it.
     ///
     /// # Errors
-    /// If there is no channel or there are too many, or a stack has no thread, or the system gives no random bytes.
+    /// Fails if there is no channel or there are too many, or a stack has no thread, or the system
+    /// gives no random bytes.
     pub fn begin(streams: Vec<TcpStream>, scheduling: Scheduling) -> Result<Self, ReplicatedError> {
         check(&streams)?;
         let mut id = [0; 16];
@@ -54,7 +55,7 @@ impl ReplicatedSender {
     /// Writes all of `bytes`. Waits while the peer does not take more.
     ///
     /// # Errors
-    /// If all channels have ended, or the peer breaks the rules.
+    /// Fails if all channels have ended, or the peer breaks the rules.
     pub fn write(&mut self, mut bytes: Bytes) -> Result<(), ReplicatedError> {
         while !bytes.is_empty() {
             let data = bytes.split_to(bytes.len().min(CHUNK_MAX));
@@ -69,7 +70,7 @@ impl ReplicatedSender {
     /// As [`write`](Self::write).
     ///
     /// # Panics
-    /// If it is called twice, or [`write`](Self::write) after it.
+    /// Panics if it is called twice, or [`write`](Self::write) after it.
     pub fn finish(&mut self) -> Result<(), ReplicatedError> {
         self.push(Bytes::new())?;
         self.wait_until(Dispatcher::is_complete)?;
@@ -80,7 +81,7 @@ impl ReplicatedSender {
         Ok(())
     }
 
-    /// The number of channels that have not died.
+    /// Returns the number of channels that have not died.
     pub fn living_channels(&self) -> usize {
         (0..self.channels.len()).filter(|index| self.dispatcher.is_alive(*index)).count()
     }

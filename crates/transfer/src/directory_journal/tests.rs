@@ -13,7 +13,7 @@ fn path(text: &str) -> RelativePath {
     RelativePath::from_components(text.split('/').map(str::as_bytes)).unwrap()
 }
 
-/// What a later attempt with these directories takes over.
+/// Returns the directories that a later attempt with this list takes over.
 fn take_over(journal: &mut DirectoryJournal, listed: &[&str]) -> Known {
     journal.take_over(&listed.iter().map(|path| path.as_bytes()).collect(), Duration::ZERO)
 }
@@ -120,7 +120,7 @@ fn a_file_that_another_user_may_have_written_is_left_alone_and_not_waited_for() 
         forged.intend(&path("a")).unwrap();
         drop(forged);
         spoil(&file(&folder, 0));
-        // As another user may hold it.
+        // Another user may hold it this way.
         let held = File::open(file(&folder, 0)).unwrap();
         rustix::fs::flock(&held, FlockOperation::LockExclusive).unwrap();
         let before = fs::read(file(&folder, 0)).unwrap();
@@ -154,7 +154,7 @@ fn abandoned_journals_are_used_again_when_there_are_many() {
     assert_eq!(count(&folder), JOURNALS_MAX as usize);
     let last = format!("d{}", 2 * JOURNALS_MAX - 1);
     assert_eq!(take_over(&mut journal(&folder), &[&last]).len(), 1);
-    // Without a record, as after a killed process.
+    // A killed process leaves it without a record.
     names().for_each(|name| fs::write(folder.path().join(name), "").unwrap());
     take_over(&mut journal(&folder), &["a"]);
     assert_eq!(count(&folder), 0);

@@ -8,7 +8,7 @@ fn file_in(directory: &Path) -> File {
     tempfile::tempfile_in(directory).unwrap()
 }
 
-/// A folder in memory, where the machine has one.
+/// Returns a folder in memory, if the machine has one.
 fn memory() -> Option<&'static Path> {
     let memory = Path::new("/dev/shm");
     (memory.is_dir() && is_in_memory(&file_in(memory))).then_some(memory)
@@ -48,7 +48,7 @@ fn disk_space_is_reserved_once() {
     assert_eq!(second.metadata().unwrap().len(), 0, "a file without space is left unchanged");
     drop(reservation);
     let reservation = disk_space.reserve(&second, size).unwrap();
-    // Once written, the file system counts it.
+    // After the write, the file system counts it.
     reservation.use_up(size);
     let _reservation = disk_space.reserve(&first, size).unwrap();
 }

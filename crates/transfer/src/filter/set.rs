@@ -1,15 +1,16 @@
-//! Sets of bytes in patterns, `[...]`, as rsync reads them.
+//! Sets of bytes in patterns, `[...]`, with rsync's syntax.
 
-/// The bytes that a set matches. Never a slash.
+/// Bytes that a set matches. Never a slash.
 pub(super) struct Set([bool; 256]);
 
 impl Set {
-    /// Parses a set whose `[` was read. Also returns what follows its `]`; `None` if it is malformed.
+    /// Parses a set after its `[`. Returns it with the text after its `]`; `None` if it is
+    /// malformed.
     pub(super) fn parse(mut rest: &[u8]) -> Option<(Self, &[u8])> {
         let mut set = Self([false; 256]);
         let negated = rest.strip_prefix(b"!").or_else(|| rest.strip_prefix(b"^"));
         rest = negated.unwrap_or(rest);
-        // The byte before, if a range can begin with it.
+        // The preceding byte, if a range can begin with it.
         let mut start = None;
         let mut is_first = true;
         loop {
@@ -53,14 +54,14 @@ impl Set {
 
     /// Writes the set as part of a regular expression over bytes.
     pub(super) fn put(&self, expression: &mut String) {
-        // The complement, as an empty class can be written only so.
+        // The complement, because an empty class can be written only this way.
         *expression += "[^";
         (0..=u8::MAX).filter(|byte| !self.0[usize::from(*byte)]).for_each(|byte| super::put_byte(expression, byte));
         *expression += "]";
     }
 }
 
-/// The next byte, which may be escaped.
+/// Takes the next byte, which may be escaped.
 fn take_byte(rest: &mut &[u8]) -> Option<u8> {
     let (&byte, after) = rest.split_first()?;
     *rest = after;
@@ -72,15 +73,16 @@ fn take_byte(rest: &mut &[u8]) -> Option<u8> {
     Some(escaped)
 }
 
-/// The name of a class and what follows it, if what comes after a `[` is `:name:]`. As in rsync, a `]`
-/// without a `:` before it makes the `[` an ordinary byte.
+/// Returns the name of a class and the text after it, if the text after a `[` is `:name:]`. Like in
+/// rsync, a `]` without a `:` before it makes the `[` an ordinary byte.
 fn split_class(rest: &[u8]) -> Option<(&[u8], &[u8])> {
     let inner = rest.strip_prefix(b":")?;
     let end = inner.iter().position(|byte| *byte == b']')?;
     Some((inner[..end].strip_suffix(b":")?, &inner[end + 1..]))
 }
 
-/// Whether a byte is in the class, in the POSIX locale; `None` for an unknown class.
+/// Returns a test of whether a byte is in the class, in the POSIX locale; `None` for an unknown
+/// class.
 fn class_of(name: &[u8]) -> Option<fn(&u8) -> bool> {
     Some(match name {
         b"alnum" => u8::is_ascii_alphanumeric,

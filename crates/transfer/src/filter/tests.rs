@@ -16,7 +16,7 @@ fn path(text: &str) -> RelativePath {
 
 #[test]
 fn patterns_match_names_paths_and_directories() {
-    // Pattern, directory or file, what it excludes and what it does not.
+    // Pattern, directory or file, names that it excludes, and names that it does not.
     for (pattern, is_directory, matching, others) in [
         ("*.o", false, &["a.o", "x/y/a.o"][..], &["a.c", "a.o.c"][..]),
         ("build/", true, &["build", "x/build"], &["builds"]),
@@ -92,8 +92,8 @@ fn patterns_that_cannot_be_used_are_named() {
     assert_eq!(filter.exclude("a"), Err(FilterError::TooMany));
 }
 
-/// What rsync's wildmatch does with a set and one byte: the set's text after its `[`, and the byte. Also
-/// returns the rest of the text; `None` for a set that is refused.
+/// Matches one byte against a set like rsync's wildmatch; `text` is the set's text after its `[`.
+/// Also returns the rest of the text; `None` for a set that is refused.
 fn matches_as_wildmatch(text: &[u8], found: u8) -> Option<(bool, &[u8])> {
     let at = |index: usize| text.get(index).copied();
     let mut index = 0;
@@ -212,7 +212,7 @@ fn plant(folder: &Path) {
     }
 }
 
-/// The names that rsync would send, or `None` where there is no rsync.
+/// Returns the names that rsync would send, or `None` where there is no rsync.
 fn list_of_rsync(folder: &Path, rules: &[(bool, String)]) -> Option<BTreeSet<String>> {
     let mut command = Command::new("rsync");
     for (admits, pattern) in rules {

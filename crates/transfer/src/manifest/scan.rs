@@ -1,4 +1,4 @@
-//! The walk through the directories that are sent.
+//! The walk through the directories to send.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
@@ -29,17 +29,17 @@ pub(super) struct Scan<'a> {
     files: HashMap<(u64, u64), u32>,
     limits: Limits,
     measure: Measure,
-    /// Only the paths themselves are looked at, so no file is read.
+    /// Whether only the paths themselves are checked, so that no file is read.
     is_check: bool,
     cancel: &'a CancelToken,
 }
 
-/// Where each of `paths` lies on disk, and the name under which it arrives.
+/// Returns the location on disk of each of `paths`, and its name at the receiver.
 pub(super) fn roots(paths: &[PathBuf]) -> Result<Vec<(PathBuf, RelativePath)>, TransferError> {
     let mut names = BTreeSet::new();
     let root = |path: &PathBuf| {
         let disk = fs::canonicalize(path).map_err(|error| match (error.kind(), fs::metadata(path)) {
-            // The name of a descriptor, as in /dev/fd: what it leads to has none itself.
+            // The name of a descriptor, as in /dev/fd, whose target has no name itself.
             (io::ErrorKind::NotFound, Ok(_)) => TransferError::Nameless(path.clone()),
             _ => TransferError::Path(path.clone(), error),
         })?;
@@ -61,12 +61,12 @@ impl<'a> Scan<'a> {
         Self { source, keep, filter, files: HashMap::new(), limits, measure, is_check: false, cancel }
     }
 
-    /// For a check of the paths alone.
+    /// Creates the state for a check of the paths alone.
     pub(super) fn check(filter: &'a Filter, cancel: &'a CancelToken) -> Self {
         Self { is_check: true, ..Self::new(Keep::default(), filter, cancel) }
     }
 
-    /// What was found, if anything was.
+    /// Returns the entries found, if any.
     pub(super) fn finish(self) -> Result<Source, TransferError> {
         let Self { mut source, limits, .. } = self;
         if source.entries.is_empty() {
@@ -79,8 +79,8 @@ impl<'a> Scan<'a> {
         Ok(source)
     }
 
-    /// Lists what is at `disk` and below. Depth first and sorted, so that equal trees give equal
-    /// lists.
+    /// Lists the entry at `disk` and everything below. The walk is depth first and sorted, so that
+    /// equal trees give equal lists.
     pub(super) fn tree(&mut self, disk: PathBuf, relative: RelativePath) -> Result<(), TransferError> {
         let mut waiting = vec![(disk, relative)];
         while let Some((disk, relative)) = waiting.pop() {
@@ -97,7 +97,7 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    /// Lists one thing; its name again if it is a directory to go into.
+    /// Lists one entry; returns its name if it is a directory to descend into.
     pub(super) fn one(&mut self, disk: &Path, relative: RelativePath) -> Result<Option<RelativePath>, Fault> {
         let metadata = match fs::symlink_metadata(disk) {
             Ok(metadata) => metadata,
@@ -153,15 +153,15 @@ impl<'a> Scan<'a> {
         self.measure.measure(disk, metadata, self.cancel).map_err(|error| FileError::source(&error))
     }
 
-    /// The bytes that are not in holes, if the file has holes and they are kept.
+    /// Returns how many bytes are not in holes, if the file has holes and they are kept.
     fn data_of_sparse(&self, disk: &Path, metadata: &Metadata) -> Option<u64> {
         let size = metadata.len();
         // A small file arrives at once and as a whole.
         if !self.keep.holes || size <= CHUNK_LEN_MAX as u64 {
             return None;
         }
-        // Fewer blocks than the length takes do not tell of holes alone: the file may be compressed, or
-        // its blocks are not allocated yet.
+        // A small number of blocks does not prove holes: the file may be compressed, or its blocks
+        // may not be allocated yet.
         if metadata.blocks().saturating_mul(BLOCK_LEN) >= size {
             return None;
         }
@@ -181,7 +181,7 @@ impl<'a> Scan<'a> {
         target.map(|target| EntryKind::SymbolicLink { target }).ok_or_else(outside)
     }
 
-    /// The entries of a directory, last name first: the walk takes from the end.
+    /// Returns the entries of a directory in descending order, because the walk takes from the end.
     fn children(&mut self, disk: &Path, relative: &RelativePath) -> Vec<(PathBuf, RelativePath)> {
         let names = fs::read_dir(disk)
             .and_then(|listing| listing.map(|child| child.map(name_and_kind)).collect::<io::Result<Vec<_>>>());
@@ -198,7 +198,7 @@ impl<'a> Scan<'a> {
             match relative.join(name.as_bytes()) {
                 Ok(child) => children.push((disk.join(&name), child)),
                 Err(error) => {
-                    // What is left out on purpose needs no name that can be sent.
+                    // An excluded entry needs no name that can be sent.
                     let path = [relative.as_bytes(), b"/", name.as_bytes()].concat();
                     if self.filter.admits_bytes(&path, is_directory) {
                         self.skip(disk.join(&name), name_error(error));
@@ -217,12 +217,13 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// The name of what is in a directory, and whether that is one, if the system says so.
+/// Returns the name of a directory entry, and whether it is a directory, if the system reports
+/// that.
 fn name_and_kind(child: fs::DirEntry) -> (OsString, Option<bool>) {
     (child.file_name(), child.file_type().ok().map(|kind| kind.is_dir()))
 }
 
-/// The reason why one path is not listed.
+/// Reason why a path is not listed.
 pub(super) enum Fault {
     Skip(FileError),
     Fatal(TransferError),

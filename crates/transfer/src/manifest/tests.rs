@@ -43,7 +43,7 @@ fn what_is_excluded_is_not_skipped_whatever_its_name_and_state() {
         patterns.iter().for_each(|pattern| filter.exclude(pattern).unwrap());
         let tree = std::slice::from_ref(&tree);
         let source = Source::scan_filtered(tree, Keep::default(), &filter, &CancelToken::new()).unwrap();
-        // What has no state: as where the sender may not search the directory.
+        // An entry without a state, such as one in a directory that the sender may not search.
         let cancel = CancelToken::new();
         let path = RelativePath::from_components([b"tree".as_slice(), b"gone"]).unwrap();
         let unknown = Scan::new(Keep::default(), &filter, &cancel).one(&top.path().join("gone"), path);

@@ -101,7 +101,7 @@ fn existing_files_and_links_are_neither_overwritten_nor_followed() {
     fs::write(fixture.path("file"), "old").unwrap();
     assert!(matches!(fixture.look(&entry, false), Ok(Found::Same(_))), "it may be the same file");
     assert!(matches!(fixture.look(&entry, true), Ok(Found::Free)), "it has another time");
-    // One that appears after we looked.
+    // A file that appears after the check.
     let (part, _) = fixture.open(&entry, 1).unwrap();
     assert_eq!(part.commit(&entry, &fixture.tree, false).unwrap_err().kind, FileErrorKind::Exists);
     assert_eq!(fs::read(fixture.path("file")).unwrap(), b"old");
@@ -174,7 +174,7 @@ fn bytes_that_wait_for_the_disk_are_bounded() {
             });
         }
     });
-    // Twelve pieces are 192 MiB: without a visit to the disk all of them would be left.
+    // Twelve pieces are 192 MiB: without a flush all of them would be left.
     assert!(part.dirty_bytes.load(Ordering::SeqCst) < DIRTY_BYTES_MAX);
 }
 
@@ -194,7 +194,7 @@ fn a_failed_sync_leaves_only_what_an_earlier_one_brought_to_the_disk() {
     }
     disk.fail_next_sync();
     part.sync(|disk, file| disk.sync_data(file)).unwrap_err();
-    // The next sync succeeds, as on Linux: it no longer knows of the lost pages.
+    // The next sync succeeds, like on Linux: the kernel no longer knows of the lost pages.
     part.record(2, &[1; 32]).unwrap_err();
     part.commit(&entry, &fixture.tree, false).unwrap_err();
     drop(part);
@@ -240,7 +240,7 @@ fn others_cannot_read_a_part_file_before_it_is_complete() {
     assert_eq!(part.commit(&entry, &fixture.tree, false).unwrap_err().kind, FileErrorKind::Exists);
     assert_eq!(mode("file.litz-part"), 0o600);
     drop(part);
-    // As after a kill between the change of the mode and the rename.
+    // A kill between the change of the mode and the rename leaves this state.
     fs::set_permissions(fixture.path("file.litz-part"), fs::Permissions::from_mode(0o755)).unwrap();
     let (part, _) = fixture.open(&entry, 1).unwrap();
     assert_eq!(mode("file.litz-part"), 0o600);
@@ -272,7 +272,7 @@ fn a_folder_that_denies_new_files_is_reported_as_such() {
     assert_eq!(error.kind, FileErrorKind::Permission, "{error}");
 }
 
-/// Runs `act` without root's right to write anywhere, on a thread of its own.
+/// Runs `act` without root's permission to write anywhere, on a separate thread.
 fn unprivileged<T: Send>(act: impl FnOnce() -> T + Send) -> T {
     let act = || {
         if rustix::process::geteuid().is_root() {

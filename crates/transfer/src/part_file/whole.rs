@@ -1,4 +1,4 @@
-//! Part files of files that were verified before anything was written: small ones.
+//! Part files of small files, which were verified before anything was written.
 
 use std::os::fd::AsFd;
 
@@ -9,8 +9,8 @@ use super::{
 use crate::manifest::Entry;
 
 impl PartFile {
-    /// Creates the part file for `entry`, whose name in `directory` is `name`, with its whole content,
-    /// and locks it. It is not synced.
+    /// Creates and locks the part file for `entry`, whose name in `directory` is `name`, with its
+    /// whole content. The file is not synced.
     pub(crate) fn create_whole(
         tree: &TargetTree,
         directory: Arc<OwnedFd>,
@@ -52,7 +52,7 @@ impl PartFile {
     }
 }
 
-/// Syncs `parts`, in the order in which they were created. A file whose sync fails is removed.
+/// Syncs `parts` in the order of their creation. A file whose sync fails is removed.
 pub(crate) fn sync_together(tree: &TargetTree, parts: &[&PartFile]) -> Vec<io::Result<()>> {
     let files: Vec<_> = parts.iter().map(|part| part.file.as_fd()).collect();
     let synced = tree.disk().sync_together(&files);

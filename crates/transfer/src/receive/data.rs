@@ -44,7 +44,7 @@ impl Session<'_> {
     fn take_stream(&self, reader: &mut RecordReader, buffer: &mut [u8]) -> Result<(), TransferError> {
         let mut batch = Batch::default();
         let taken = self.take_records(reader, buffer, &mut batch);
-        // Also after an error of the connection: these files are complete.
+        // This runs after an error of the connection, too: these files are complete.
         let placed = if self.is_stopping() { Ok(()) } else { self.place(&mut batch) };
         taken.and(placed)
     }
@@ -87,7 +87,7 @@ impl Session<'_> {
         segment: u32,
         buffer: &mut [u8],
     ) -> Result<(), TransferError> {
-        // A file that is in its place holds all its segments, so none can be claimed.
+        // A file in place holds all its segments, so none can be claimed.
         let Target::Part(part) = &incoming.target else { return Err(not_asked_for()) };
         let (start, len) = incoming.layout.range(segment);
         let mut hasher = incoming.layout.hasher(segment);
@@ -144,8 +144,8 @@ impl Session<'_> {
         }
     }
 
-    /// Hashes the zeros of a hole, which cost the sender a few bytes and this end the time of all of
-    /// them. False if they are no longer needed.
+    /// Hashes the zeros of a hole, which cost the sender a few bytes and this end the time for all
+    /// of them. Returns false if they are no longer needed.
     fn hash_hole(&self, incoming: &Incoming, hasher: &mut SegmentHasher, len: u64) -> bool {
         let mut left = len;
         while left > 0 {
@@ -167,7 +167,7 @@ impl Session<'_> {
         {
             return self.settle_failed(incoming, &FileError::target(&error));
         }
-        // The segment is the file.
+        // The only segment is the file.
         if self.knows_small_files()
             && incoming.layout.count() == 1
             && incoming.on_hash(FileHash::from_bytes(value)).is_none()
@@ -188,7 +188,7 @@ fn drop_record(reader: &mut RecordReader, buffer: &mut [u8]) -> Result<(), Trans
     Ok(())
 }
 
-/// The error for a failed read of a data stream.
+/// Returns the error for a failed read of a data stream.
 pub(super) fn data_error(error: io::Error) -> TransferError {
     if error.kind() == malformed("").kind() {
         TransferError::Protocol("a data stream is malformed")

@@ -1,6 +1,6 @@
-//! Deletes what is in the listed directories and not in the list, if the user of this host wants that.
+//! Deletion of unlisted entries in the listed directories, if the user of this host requests it.
 //!
-//! The sender decides only what is in its list: nothing outside the listed directories is looked at, and
+//! The sender controls only its list: nothing outside the listed directories is touched, and
 //! nothing is deleted unless the transfer is complete.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,10 +23,10 @@ use crate::names::RelativePath;
 use crate::own_file::{chmod_at, is_own};
 use crate::tree::{TargetTree, names_in, open_directory};
 
-/// The bits of a mode with which the owner of a directory can delete in it.
+/// Mode bits with which the owner of a directory can delete in it.
 const OWNER_ALL: u32 = 0o700;
 
-/// What was deleted, and what should have been and was not.
+/// Counts of deleted entries, and of those that could not be deleted.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Deletions {
     pub(super) done: u64,
@@ -37,15 +37,15 @@ pub(super) struct Deletions {
 struct Walk<'s, 'a> {
     session: &'s Session<'a>,
     listed: BTreeSet<&'s [u8]>,
-    /// The number of listed names in each directory.
+    /// Number of listed names in each directory.
     children: BTreeMap<&'s [u8], usize>,
     filter: &'s Filter,
     deletions: Deletions,
 }
 
 impl Session<'_> {
-    /// Deletes what is not in the list. After everything else, when each entry has its result, so that
-    /// directories have their modes and times already: they get them again.
+    /// Deletes unlisted entries. Runs last, when each entry has its result, so directories have
+    /// their modes and times already and need them again.
     pub(super) fn delete_unlisted(&self) -> Result<Deletions, TransferError> {
         let Some(filter) = &self.options.delete else { return Ok(Deletions::default()) };
         if let Some(reason) = self.hindrance() {
@@ -64,14 +64,15 @@ impl Session<'_> {
         let mut walk = Walk { session: self, listed, children, filter, deletions: Deletions::default() };
         let opened = self.open_settled_directories(tree);
         let walked = walk.clean_listed(tree, entries);
-        // Also if the walk ended early.
+        // This also runs if the walk ended early.
         let settled = self.settle_again(tree, &opened);
         walked.and(settled)?;
         self.control.flush()?;
         Ok(walk.deletions)
     }
 
-    /// Makes those of the settled directories writable for their owner that are not. Returns them.
+    /// Makes settled directories writable for their owner where they are not. Returns those
+    /// directories.
     fn open_settled_directories(&self, tree: &TargetTree) -> BTreeSet<u32> {
         if self.options.dry_run {
             return BTreeSet::new();
@@ -80,14 +81,14 @@ impl Session<'_> {
         let is_closed = |entry: &Entry| tree.mode(entry.mode) & OWNER_ALL != OWNER_ALL;
         let opens = |index: &u32| {
             let entry = &self.list().entries[*index as usize];
-            // If this is not permitted, what cannot be deleted says so.
+            // If this is not permitted, the failing deletions report it.
             is_closed(entry) && tree.open_up(&entry.path).is_ok()
         };
         made.into_iter().filter(opens).collect()
     }
 
-    /// Gives the directories that were `opened`, and those in which something was deleted, their modes and
-    /// times again.
+    /// Restores the modes and times of the `opened` directories, and of those in which something
+    /// was deleted.
     fn settle_again(&self, tree: &TargetTree, opened: &BTreeSet<u32>) -> Result<(), TransferError> {
         let made = self.lock().made.clone();
         let mut outcome = Ok(());
@@ -101,7 +102,7 @@ impl Session<'_> {
         outcome.map_err(|error| TransferError::Directory(self.directory.clone(), std::io::Error::other(error)))
     }
 
-    /// Why the list may not say all that the sender has.
+    /// Returns the reason why the list may be incomplete.
     fn hindrance(&self) -> Option<NothingDeletedReason> {
         if self.failed.load(Ordering::Relaxed) > 0 {
             return Some(NothingDeletedReason::Failed);
@@ -127,7 +128,7 @@ impl Walk<'_, '_> {
         for entry in entries.iter().filter(|entry| entry.kind == EntryKind::Directory) {
             let opened = match tree.locate(&entry.path) {
                 Ok(Some(found)) => open_directory(&found.directory, &found.name),
-                // A dry run has not made it.
+                // A dry run has not created it.
                 Ok(None) => continue,
                 Err(error) => Err(error),
             };
@@ -141,8 +142,8 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// Deletes what is not listed in `directory`, whose name is `path`. Returns whether nothing is left in
-    /// it. Its depth is that of a [`RelativePath`].
+    /// Deletes the unlisted entries of `directory`, whose name is `path`. Returns whether it is
+    /// empty afterwards. Its depth is that of a [`RelativePath`].
     fn clean(&mut self, directory: &OwnedFd, path: &RelativePath, is_listed: bool) -> Result<bool, TransferError> {
         let names = match names_in(directory) {
             Ok(names) => names,
@@ -151,8 +152,8 @@ impl Walk<'_, '_> {
                 return Ok(false);
             }
         };
-        // Otherwise the file system has other names for what was stored, as one does that ignores case, and what
-        // is not in the list may be in it under another name.
+        // Otherwise the file system changes names, for example because it ignores case, and an
+        // unlisted entry may be a listed one under another name.
         let is_whole = self.session.options.dry_run || !is_listed || self.has_all_listed(path, &names);
         if !is_whole {
             let what = "names in it are not as they were stored, so nothing is deleted there";
@@ -167,7 +168,7 @@ impl Walk<'_, '_> {
         Ok(is_empty)
     }
 
-    /// Whether all that is listed in the directory `path` is among the `names` in it.
+    /// Returns whether all listed entries of the directory `path` are among its `names`.
     fn has_all_listed(&self, path: &RelativePath, names: &[OsString]) -> bool {
         let is_listed =
             |name: &&OsString| path.join(name.as_bytes()).is_ok_and(|child| self.listed.contains(child.as_bytes()));
@@ -183,14 +184,14 @@ impl Walk<'_, '_> {
         name: &OsString,
         is_listed: bool,
     ) -> Result<bool, TransferError> {
-        // What no sender can list stays: unfinished files of other transfers, above all.
+        // Names that no sender can list stay, above all unfinished files of other transfers.
         let Ok(child) = path.join(name.as_bytes()) else { return Ok(false) };
         if self.listed.contains(child.as_bytes()) {
             return Ok(false);
         }
         let stat = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
-            // Another program was faster.
+            // Another program has already deleted it.
             Err(rustix::io::Errno::NOENT) => return Ok(true),
             Err(_) if !self.filter.admits_bytes(child.as_bytes(), None) => return Ok(false),
             Err(errno) => return self.fail(&child, &FileError::target(&errno.into())).map(|()| false),
@@ -206,8 +207,8 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Deletes the directory `path`, whose parent is `parent`, with what is in it. As rsync does, it is made
-    /// writable for its owner first; if it stays, it keeps its mode.
+    /// Deletes the directory `path`, whose parent is `parent`, with its contents. Like in rsync, it
+    /// is made writable for its owner first; if it stays, it keeps its mode.
     fn delete_directory(
         &mut self,
         parent: &OwnedFd,
@@ -223,7 +224,7 @@ impl Walk<'_, '_> {
         let is_gone = match open_directory(parent, name) {
             Ok(inner) => match self.clean(&inner, path, false) {
                 Ok(true) => self.delete(parent, name, path, true, is_parent_listed),
-                // Something in it is excluded, or could not be deleted.
+                // An entry in it is excluded, or could not be deleted.
                 outcome => outcome,
             },
             Err(error) => self.fail(path, &error).map(|()| false),

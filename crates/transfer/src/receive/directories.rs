@@ -1,6 +1,6 @@
-//! Directories: made before their content, and given their modes and times after it. Those that an
-//! earlier attempt has made count as made by this one, and if files may be overwritten, those that were
-//! there before get their modes and times, too.
+//! Directories: created before their content, and given their modes and times after it. Directories
+//! made by an earlier attempt count as made by this one; if files may be overwritten, directories
+//! that existed before also get their modes and times.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use crate::error::TransferError;
 use crate::manifest::{Entry, EntryKind};
 
 impl Session<'_> {
-    /// Opens up the listed directories that an earlier attempt has made.
+    /// Makes the listed directories of an earlier attempt writable again.
     pub(super) fn reopen_directories(&self, entries: &[Entry]) {
         let Some(tree) = self.tree.get().filter(|_| !self.options.dry_run) else { return };
         let directories = entries.iter().filter(|entry| entry.kind == EntryKind::Directory);
@@ -20,7 +20,7 @@ impl Session<'_> {
         }
     }
 
-    /// Makes a directory. One whose mode and time are set has its result when it is settled.
+    /// Creates a directory. If its mode and time are set later, its result comes with that.
     pub(super) fn plan_directory(&self, index: u32, entry: &Entry) -> Result<(), TransferError> {
         match self.tree().make_directory(&entry.path, entry.mode, self.options.overwrite) {
             Ok(true) => {
@@ -32,12 +32,12 @@ impl Session<'_> {
         }
     }
 
-    /// Once everything else has its result: syncs the directories, and sets permissions and times of those
-    /// that were made or may be changed, innermost first.
+    /// Completes the directories once every other entry has its result: syncs them, and sets
+    /// permissions and times of those that were made or may be changed, innermost first.
     pub(super) fn settle_directories(&self) -> Result<(), TransferError> {
         let entries = &self.list().entries;
         let made = self.lock().made.clone();
-        // Before: afterwards a directory above may deny access.
+        // This comes first: afterwards a parent directory may deny access.
         self.sync_directories(&made)?;
         for index in made.into_iter().rev() {
             let entry = &entries[index as usize];
@@ -49,7 +49,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Syncs the directories whose entries changed, but those that are settled `later`.
+    /// Syncs the directories whose entries changed, except those that are settled `later`.
     pub(super) fn sync_directories(&self, later: &[u32]) -> Result<(), TransferError> {
         let Some(tree) = self.tree.get() else { return Ok(()) };
         let later = later.iter().map(|index| self.list().entries[*index as usize].path.as_bytes()).collect();
@@ -57,8 +57,8 @@ impl Session<'_> {
             .map_err(|error| TransferError::Directory(self.directory.clone(), std::io::Error::other(error)))
     }
 
-    /// After a complete transfer, its directories are as any others. Otherwise the next attempt goes on
-    /// with them.
+    /// Drops the record of the directories after a complete transfer; from then on they are like
+    /// any others. Otherwise the next attempt continues with them.
     pub(super) fn forget_directories(&self) {
         if let Some(tree) = self.tree.get()
             && self.failed.load(Ordering::Relaxed) == 0

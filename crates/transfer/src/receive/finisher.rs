@@ -32,7 +32,7 @@ impl Session<'_> {
             (Target::InPlace(directory), Some(hash)) => {
                 let name = entry.path.split_last().1;
                 discard_remains(directory, name);
-                // An attempt that was killed may have moved it here without syncing the directory.
+                // A killed attempt may have moved it here without syncing the directory.
                 self.tree().note_changed(&entry.path);
                 match complete_in_place(directory, name, entry, self.tree(), overwrite) {
                     Ok(()) => self.settle(incoming.index, Ok(Some(hash))),
@@ -40,7 +40,7 @@ impl Session<'_> {
                 }
             }
             (Target::Unopened(_), Some(_)) => self.place_empty(incoming),
-            // Its hash is that of its only segment, or of none.
+            // Its hash is that of its only segment, or of no data.
             (Target::Unopened(_), None) => {
                 self.settle_failed(incoming, &FileError::new(FileErrorKind::SourceChanged, ""))
             }

@@ -9,46 +9,46 @@ use crate::open_files::FilePermit;
 use crate::part_file::PartFile;
 use crate::segment::{FileHash, HashTree, Layout, SegmentSet};
 
-/// One file between its plan and its result.
+/// A file between its plan and its result.
 pub(super) struct Incoming {
     pub(super) index: u32,
     pub(super) layout: Layout,
     pub(super) target: Target,
-    /// The right to have it open, if it is.
+    /// Permission to have it open, if it is open.
     pub(super) permit: Option<Arc<FilePermit>>,
     state: Mutex<IncomingState>,
-    /// Bytes that the progress counts for it.
+    /// Bytes counted for it in the progress.
     counted: AtomicU64,
-    /// It has been moved to its name.
+    /// Whether it has been moved to its name.
     is_placed: AtomicBool,
 }
 
-/// Where its bytes are.
+/// Location of its bytes.
 pub(super) enum Target {
-    /// In a part file.
+    /// A part file.
     Part(PartFile),
-    /// Nowhere before they are complete: a small file. Holds its directory.
+    /// Memory until they are complete: a small file. Holds its directory.
     Unopened(Arc<OwnedFd>),
-    /// In place already, if the sender's hash matches. Holds its directory.
+    /// The final file, if the sender's hash matches. Holds its directory.
     InPlace(Arc<OwnedFd>),
 }
 
 struct IncomingState {
     /// Verified segments.
     tree: HashTree,
-    /// Segments that are verified or being written: none is written by two threads.
+    /// Segments that are verified or being written: no segment is written by two threads.
     claimed: SegmentSet,
     /// The sender's hash of the whole file.
     hash: Option<FileHash>,
     failed: bool,
 }
 
-/// The action for a segment that begins to arrive.
+/// Action for a segment that begins to arrive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Claim {
-    /// Write it.
+    /// Write the segment.
     Write,
-    /// Drop it: the file has failed.
+    /// Drop the segment: the file has failed.
     Drop,
     /// There is no such segment, or it was received already.
     Forbidden,
@@ -76,7 +76,7 @@ impl Incoming {
         self.counted.load(Ordering::Relaxed)
     }
 
-    /// It has been moved to its name.
+    /// Marks it as moved to its name.
     pub(super) fn set_placed(&self) {
         self.is_placed.store(true, Ordering::Relaxed);
     }
@@ -85,12 +85,12 @@ impl Incoming {
         self.is_placed.load(Ordering::Relaxed)
     }
 
-    /// The segments that are verified.
+    /// Returns the verified segments.
     pub(super) fn known(&self) -> SegmentSet {
         self.lock().tree.known().clone()
     }
 
-    /// A segment begins to arrive.
+    /// Claims a segment that begins to arrive.
     pub(super) fn claim(&self, segment: u32) -> Claim {
         let mut state = self.lock();
         if segment >= self.layout.count() {
@@ -121,13 +121,13 @@ impl Incoming {
         Some(!state.failed && state.tree.root().is_some())
     }
 
-    /// The hash of the received file, if it matches the sender's.
+    /// Returns the hash of the received file, if it matches the sender's.
     pub(super) fn agreed_hash(&self) -> Option<FileHash> {
         let state = self.lock();
         state.tree.root().filter(|root| state.hash == Some(*root))
     }
 
-    /// Stops writing. Verified data stays, unless `kind` means that it is unusable.
+    /// Stops writing. Verified data stay, unless `kind` means that they are unusable.
     pub(super) fn fail(&self, kind: FileErrorKind) {
         self.lock().failed = true;
         if kind == FileErrorKind::SourceChanged {

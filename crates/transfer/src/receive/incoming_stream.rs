@@ -9,18 +9,18 @@ use crate::stream_io::OpenOutput;
 /// A stream between its plan and its result.
 pub(super) struct IncomingStream {
     state: Mutex<StreamState>,
-    /// Held by the thread that writes. Others leave it their pieces.
+    /// Target, locked by the thread that writes. Other threads leave their pieces to it.
     pub(super) target: Mutex<StreamTarget>,
     is_part: bool,
 }
 
 pub(super) struct StreamState {
     pub(super) assembly: Assembly,
-    /// It has its result.
+    /// Whether it has its result.
     pub(super) is_settled: bool,
 }
 
-/// Where the bytes go.
+/// Destination of the bytes.
 pub(super) enum StreamTarget {
     Part(Box<PartFile>),
     Output(OpenOutput),
@@ -37,7 +37,7 @@ impl IncomingStream {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes what was written to a part file: it cannot be resumed.
+    /// Removes data written to a part file: it cannot be resumed.
     pub(super) fn discard(&self) {
         // The lock of an output may be held for as long as its reader reads nothing.
         if self.is_part

@@ -11,7 +11,7 @@ use crate::message::Message;
 use crate::tree::Located;
 
 impl Session<'_> {
-    /// Settles an entry as left out, and says so with the next message.
+    /// Settles an entry as left out, and reports it with the next message.
     pub(super) fn leave_out(&self, index: u32, reason: LeftOutReason) -> Result<(), TransferError> {
         let entry = &self.list().entries[index as usize];
         let bytes = entry.size().unwrap_or(0);
@@ -23,7 +23,7 @@ impl Session<'_> {
             if entry.size().is_some() || entry.is_stream() {
                 state.left_out.count(reason, bytes);
             }
-            // So that further names of it can be made.
+            // This allows further names of it to be created.
             if reason == LeftOutReason::Newer {
                 state.placed.insert(index);
             }
@@ -32,18 +32,18 @@ impl Session<'_> {
         self.control.queue(&Message::LeftOut { index, reason })
     }
 
-    /// The file that is here and that the user wants to keep instead of `entry`.
+    /// Returns the receiver's file that the user wants to keep instead of `entry`.
     pub(super) fn newer_here(&self, entry: &Entry) -> Option<Located> {
         let is_file = entry.size().is_some() || matches!(entry.kind, EntryKind::HardLink { .. });
         if !self.options.update || !is_file {
             return None;
         }
-        // An error is reported by what follows.
+        // The following steps report an error.
         let located = self.tree.get()?.locate(&entry.path).ok()??;
         is_newer(&located, entry).then_some(located)
     }
 
-    /// Says what would become of an entry. Writes nothing.
+    /// Reports the outcome that an entry would have. Writes nothing.
     pub(super) fn plan_dry(&self, index: u32, entry: &Entry) -> Result<(), TransferError> {
         match self.judge(entry) {
             Ok(reason) => self.leave_out(index, reason),
@@ -51,7 +51,8 @@ impl Session<'_> {
         }
     }
 
-    /// What would become of an entry, by what is under its name now. Contents are not compared.
+    /// Determines the outcome that an entry would have from the present entry under its name.
+    /// Contents are not compared.
     fn judge(&self, entry: &Entry) -> Result<LeftOutReason, FileError> {
         let Some(tree) = self.tree.get() else { return Ok(LeftOutReason::WouldReceive) };
         let Some(found) = tree.locate(&entry.path)? else { return Ok(LeftOutReason::WouldReceive) };
@@ -92,8 +93,9 @@ impl Session<'_> {
     }
 }
 
-/// Whether a file was found that is newer than `entry`. As with rsync, anything else is replaced whatever its
-/// time is. A time that a file system has rounded is earlier, so it makes no file newer.
+/// Returns whether a found file is newer than `entry`. Like in rsync, anything but a file is
+/// replaced whatever its time. Rounding by a file system makes a time earlier, so it makes no file
+/// newer.
 fn is_newer(located: &Located, entry: &Entry) -> bool {
     FileType::from_raw_mode(located.stat.st_mode).is_file() && Modified::of_stat(&located.stat) > entry.modified
 }

@@ -1,5 +1,5 @@
 //! Symbolic and hard links. They are made last: a hard link needs its file, and nothing must be
-//! received through a symbolic one.
+//! received through a symbolic link.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -21,7 +21,7 @@ impl Session<'_> {
             if self.is_stopping() {
                 return Ok(false);
             }
-            // One that is newer was left out before.
+            // A newer one was left out before.
             if self.lock().settled.contains(index as u32) {
                 continue;
             }
@@ -85,8 +85,8 @@ impl Session<'_> {
         self.place_link(entry, &directory, name, make, is_same)
     }
 
-    /// Makes a link with `make`, unless it is there already. One that replaces something is made under
-    /// the name of a part file first.
+    /// Creates a link with `make`, unless it exists already. A link that replaces an entry is
+    /// created under the name of a part file first.
     fn place_link(
         &self,
         entry: &Entry,

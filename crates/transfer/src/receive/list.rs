@@ -1,4 +1,4 @@
-//! The receiving side's first step: the list of what is sent, and whether it is taken.
+//! The receiving side's first step: checking the sender's list and accepting it or not.
 
 use super::Session;
 use crate::control::{Input, next_input};
@@ -11,13 +11,13 @@ use crate::tree::TargetTree;
 pub(super) struct List {
     pub(super) entries: Vec<Entry>,
     pub(super) totals: Totals,
-    /// What the sender has besides and does not send, if it said so.
+    /// Entries that the sender found but does not send, if it reported them.
     pub(super) skipped: SkippedCounts,
     pub(super) base_log2: u8,
 }
 
 impl Session<'_> {
-    /// Takes the whole list, and refuses it if the transfer cannot be.
+    /// Receives the whole list, and refuses it if the transfer is impossible.
     pub(super) fn take_list(&self, base_log2: u8) -> Result<List, TransferError> {
         if self.options.needs_left_out() && !self.knows_left_out() {
             return Err(TransferError::LeftOutUnsupported);
@@ -59,7 +59,7 @@ impl Session<'_> {
         Ok(List { entries, totals, skipped, base_log2 })
     }
 
-    /// Checks that the entry is one that was asked for, or below one.
+    /// Checks that the entry was requested, or is below a requested one.
     fn check_root(&self, entry: &Entry) -> Result<(), TransferError> {
         let Some(roots) = &self.options.roots else { return Ok(()) };
         if roots.contains(&entry.path.root()) {
@@ -68,7 +68,7 @@ impl Session<'_> {
         Err(TransferError::Unrequested(entry.path.to_string()))
     }
 
-    /// Checks what only the newest senders may list; `before` is what came before it.
+    /// Checks entries that only the newest senders may list; `before` has the preceding ones.
     fn check_link(&self, entry: &Entry, before: &[Entry]) -> Result<(), TransferError> {
         if entry.needs_links() && !self.knows_links() {
             return Err(TransferError::Protocol("an entry that this version of the protocol does not have"));
@@ -81,15 +81,15 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Refuses files for which there is not enough room.
+    /// Refuses files that exceed the quota.
     fn check_growth(&self, entries: &[Entry]) -> Result<(), TransferError> {
         let Some(room) = &self.options.room else { return Ok(()) };
         let growth = entries.iter().fold(0_u64, |sum, entry| sum.saturating_add(self.growth_by(entry, entries)));
         if growth > room.left() { Err(TransferError::NoRoom(growth, room.left())) } else { Ok(()) }
     }
 
-    /// The bytes that a file takes more than what is there of it. Each name of a file counts: another
-    /// transfer may replace it by a file of its own.
+    /// Returns the number of bytes by which a file grows beyond its present part. Each name of a
+    /// file counts: another transfer may replace it by a separate file.
     fn growth_by(&self, entry: &Entry, entries: &[Entry]) -> u64 {
         let there = self.tree.get().map_or(0, |tree| tree.len_of(&entry.path));
         let size = match entry.kind {
@@ -99,8 +99,8 @@ impl Session<'_> {
         size.unwrap_or(0).saturating_sub(there)
     }
 
-    /// Takes the room for a file that is about to be received. Transfers that run at the same time
-    /// share it, so there may be less than when the list was taken.
+    /// Takes quota for a file that is about to be received. Concurrent transfers share it, so less
+    /// may be left than when the list was accepted.
     pub(super) fn take_room(&self, entry: &Entry) -> Result<(), FileError> {
         let has_room =
             self.options.room.as_ref().is_none_or(|room| room.take(self.growth_by(entry, &self.list().entries)));

@@ -22,42 +22,43 @@ use crate::transport::STREAMS_MAX;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ReceiveOptions {
-    /// Threads that sync and rename. Default: the processors, 1 to 8. In addition [`STREAMS_MAX`]
-    /// threads receive and write data, each with a buffer of 256 KiB.
+    /// Number of threads that sync and rename. Default: the number of processors, 1 to 8. In
+    /// addition [`STREAMS_MAX`] threads receive and write data, each with a buffer of 256 KiB.
     pub threads: usize,
     /// Whether a file may replace another of the same name. Default: no. A directory is never
     /// replaced, and the old file stays until the new one is complete and verified.
     pub overwrite: bool,
     /// Permission bits that are removed from every file and directory. Default: 022.
     pub umask: u32,
-    /// The maximum number of bytes that one transfer may announce. Default: limited by the disk
-    /// only.
+    /// Limit on the bytes that one transfer may announce. Default: limited by the disk only.
     pub bytes_max: Option<u64>,
-    /// How much the files below the directory may grow. What is there already, also of an interrupted
-    /// transfer, is not counted again. Default: limited by the disk only.
+    /// Limit on the growth of the files below the directory. Data already present, also of an
+    /// interrupted transfer, are not counted again. Default: limited by the disk only.
     pub room: Option<Room>,
     /// Cancels the transfer.
     pub cancel: CancelToken,
-    /// The limit on open files, shared with the transfers whose options have a clone of it. Default:
+    /// Limit on open files, shared with the transfers whose options have a clone of it. Default:
     /// 256 for each default.
     pub open_files: OpenFiles,
-    /// Where a stream is written to instead of a file. Then the transfer must be one stream. Default:
-    /// none.
+    /// Output that receives a stream instead of a file. Then the transfer must be one stream.
+    /// Default: none.
     pub output: Option<StreamOutput>,
-    /// The only names, of one component each, that may be at the top of what is sent. A list with
-    /// another one ends the transfer before anything is written. Default: any.
+    /// Names, of one component each, permitted at the top of the sent tree. A list with another one
+    /// ends the transfer before anything is written. Default: any.
     pub roots: Option<BTreeSet<RelativePath>>,
-    /// How long to wait for a file that another transfer is writing, before it fails. Default: not at
-    /// all.
+    /// Time to wait for a file that another transfer is writing, before it fails. Default: no
+    /// waiting.
     pub busy_wait: Duration,
-    /// Leaves out a file if the receiver's of that name is newer. Default: no.
+    /// Whether a file is left out if the receiver's file of that name is newer. Default: no.
     pub update: bool,
-    /// Writes nothing, and tells the sender of each entry what would become of it. Default: no.
+    /// Whether this is a dry run: writes nothing, and reports to the sender the outcome of each
+    /// entry. Default: no.
     pub dry_run: bool,
-    /// Deletes what is in the listed directories and not in the list, but for names that this filter excludes. Only
-    /// if everything has arrived and the sender has skipped nothing. Default: deletes nothing.
+    /// If present, unlisted entries in the listed directories are deleted, except for names that
+    /// this filter excludes. This happens only if everything has arrived and the sender has skipped
+    /// nothing. Default: deletes nothing.
     pub delete: Option<Filter>,
-    /// Where files are written to.
+    /// Disk that files are written to.
     pub(crate) disk: Arc<dyn Disk>,
 }
 
@@ -174,7 +175,7 @@ impl ReceiveOptions {
         self
     }
 
-    /// Whether the sender has to know [`Revision::LeftOut`](crate::Revision::LeftOut).
+    /// Returns whether the sender has to support [`Revision::LeftOut`](crate::Revision::LeftOut).
     pub(super) fn needs_left_out(&self) -> bool {
         self.update || self.dry_run || self.delete.is_some()
     }

@@ -1,5 +1,5 @@
-//! The planner of the receiving side: goes through the list, checks which data exists already, and
-//! sends the plan: the segments that the sender must send.
+//! The planner of the receiving side: walks the list, checks which data exist already, and sends
+//! the plan, the segments that the sender must send.
 
 use std::fs::File;
 use std::io;
@@ -23,9 +23,9 @@ use crate::record::CHUNK_LEN_MAX;
 use crate::segment::{HashTree, Layout};
 use crate::stamp::{Change, Stamp};
 
-/// The result of hashing the existing data of a file.
+/// Result of hashing the existing data of a file.
 enum Hashed {
-    /// The values of all segments that could be read.
+    /// Values of all readable segments.
     Values(Vec<(u32, [u8; 32])>),
     /// The transfer stops.
     Stopped,
@@ -56,7 +56,8 @@ impl Session<'_> {
         self.control.flush()
     }
 
-    /// Waits while as many files are in progress as may be. Returns false if the transfer stops.
+    /// Waits while the number of files in progress is at its limit. Returns false if the transfer
+    /// stops.
     fn wait_below_limit(&self) -> Result<bool, TransferError> {
         if self.lock().active.len() >= self.files_ahead() {
             self.control.flush()?;
@@ -100,7 +101,7 @@ impl Session<'_> {
                 Err(error) => return self.settle_queued(index, Err(&error)),
             }
         }
-        // What follows may take long.
+        // The next step may take long.
         self.control.flush()?;
         let Some(permit) = self.open_files.acquire(|| self.is_stopping()) else { return Ok(()) };
         match self.open(index, entry, layout, permit) {
@@ -124,13 +125,14 @@ impl Session<'_> {
         }
     }
 
-    /// Makes the file known to the workers, then to the sender.
+    /// Announces the file to the workers, then to the sender.
     fn announce(&self, incoming: Incoming) -> Result<(), TransferError> {
         self.announce_queued(incoming)?;
         self.control.flush()
     }
 
-    /// As [`announce`](Self::announce), but the sender is told with the next message that is sent.
+    /// Does the same as [`announce`](Self::announce), but the sender is notified with the next
+    /// message sent.
     pub(super) fn announce_queued(&self, incoming: Incoming) -> Result<(), TransferError> {
         let index = incoming.index;
         let held = incoming.known();
@@ -144,7 +146,7 @@ impl Session<'_> {
         self.control.queue(&Message::Plan { index, held: held.as_bytes().to_vec() })
     }
 
-    /// Checks which data of a file exists. `None` if the transfer stops.
+    /// Checks which data of a file exist. Returns `None` if the transfer stops.
     fn open(
         &self,
         index: u32,
@@ -194,7 +196,7 @@ impl Session<'_> {
         Ok(Some(Incoming::new(index, layout, Target::Part(part), Some(permit), tree)))
     }
 
-    /// Opens a file, again and again while another transfer writes it and the options say to wait.
+    /// Opens a file, retrying while another transfer writes it, if the options say to wait.
     #[expect(clippy::disallowed_methods, reason = "the end of another process's lock is not signalled")]
     fn when_free<T>(&self, open: &dyn Fn() -> Result<T, FileError>) -> Result<T, FileError> {
         let mut left = self.options.busy_wait;
@@ -209,8 +211,8 @@ impl Session<'_> {
         }
     }
 
-    /// The segments that the journal lists and the part file holds: after a power loss, the journal
-    /// may be ahead. `None` if the transfer stops.
+    /// Returns the segments in the journal that the part file actually holds: after a power loss,
+    /// the journal may be ahead. Returns `None` if the transfer stops.
     fn verify(&self, index: u32, part: &PartFile, layout: Layout, recorded: &Recorded) -> Option<HashTree> {
         let segments: Vec<u32> = recorded.keys().copied().collect();
         let Hashed::Values(values) = self.hash(index, part.file(), layout, &segments) else { return None };
@@ -292,7 +294,7 @@ fn hash_segment(
     Ok(hasher.finish())
 }
 
-/// How often a file that another transfer writes is tried again.
+/// Interval of tries for a file that another transfer writes.
 const BUSY_STEP: Duration = Duration::from_millis(100);
 
 /// Bytes between two progress reports on hashing existing data: about 20 reports per second on one

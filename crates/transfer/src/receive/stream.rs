@@ -43,7 +43,7 @@ impl Session<'_> {
         Ok(PartFile::open(self.tree(), directory, name, &key, layout, None)?.0)
     }
 
-    /// Takes the piece `number` from a data stream.
+    /// Receives the piece `number` from a data stream.
     pub(super) fn take_piece(
         &self,
         stream: &IncomingStream,
@@ -70,7 +70,7 @@ impl Session<'_> {
         self.write_pieces(stream)
     }
 
-    /// The sender has sent everything.
+    /// Handles the sender's end of the stream.
     pub(super) fn on_stream_end(&self, index: u32, size: u64, hash: FileHash) -> Result<(), TransferError> {
         match self.stream.get() {
             Some(stream) if index == 0 => {
@@ -81,8 +81,8 @@ impl Session<'_> {
         }
     }
 
-    /// Writes the pieces that are next in order, and finishes the stream after the last. Returns at once
-    /// if another thread is writing, which then looks for more.
+    /// Writes the pieces that are next in order, and finishes the stream after the last. Returns at
+    /// once if another thread is writing, which then checks for more.
     fn write_pieces(&self, stream: &IncomingStream) -> Result<(), TransferError> {
         loop {
             let Ok(mut target) = stream.target.try_lock() else { return Ok(()) };
@@ -106,7 +106,8 @@ impl Session<'_> {
             }
             self.finish_stream(stream, &target)?;
             drop(target);
-            // A piece that came after the last look and before the unlocking was left to this thread.
+            // A piece that came after the last check and before the unlocking was left to this
+            // thread.
             let state = stream.state();
             if self.is_stopping() || state.is_settled || !state.assembly.is_ready() {
                 return Ok(());
@@ -114,7 +115,7 @@ impl Session<'_> {
         }
     }
 
-    /// Writes a piece. Returns false if nothing more is to be written.
+    /// Writes a piece. Returns false if nothing more shall be written.
     fn write_piece(
         &self,
         stream: &IncomingStream,
@@ -140,7 +141,7 @@ impl Session<'_> {
         }
     }
 
-    /// Moves a stream into place that is complete.
+    /// Moves a complete stream into place.
     fn finish_stream(&self, stream: &IncomingStream, target: &StreamTarget) -> Result<(), TransferError> {
         let outcome = {
             let mut state = stream.state();
@@ -168,9 +169,9 @@ impl Session<'_> {
         }
     }
 
-    /// Settles a stream as failed and discards it. Not for the thread that writes.
+    /// Settles a stream as failed and discards it. Not to be called by the thread that writes.
     pub(super) fn abort_stream(&self, stream: &IncomingStream, error: &FileError) -> Result<(), TransferError> {
-        // First, so that nothing more is written to what is discarded.
+        // This comes first, so that nothing more is written to the discarded target.
         stream.state().is_settled = true;
         stream.discard();
         self.fail_stream(stream, error)

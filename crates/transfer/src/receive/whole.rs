@@ -1,5 +1,5 @@
-//! Small files, if both ends know `litz/1.3`: nothing is opened for them before all their bytes have
-//! arrived and are verified, and the files that come on one data stream are synced together.
+//! Small files, if both ends support `litz/1.3`: nothing is opened for them before all their bytes
+//! have arrived and are verified, and the files of one data stream are synced together.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::part_file::{Found, PartFile, look, sync_together};
 use crate::record::{CHUNK_LEN_MAX, Part, RecordReader};
 use crate::segment::{FileHash, HashTree, Layout};
 
-/// Files that a worker has written and not moved into place, and their bytes.
+/// Files that a worker has written but not moved into place, and their number of bytes.
 #[derive(Default)]
 pub(super) struct Batch(Vec<Written>, usize);
 
@@ -26,7 +26,7 @@ struct Written {
 
 impl Drop for Written {
     fn drop(&mut self) {
-        // Moved into place, or of no use to a later attempt: it has no journal.
+        // Moved into place, or useless to a later attempt, because it has no journal.
         if !self.incoming.is_placed() {
             self.part.discard();
         }
@@ -34,19 +34,19 @@ impl Drop for Written {
 }
 
 impl Session<'_> {
-    /// Whether a file may be received as a whole.
+    /// Returns whether a file may be received as a whole.
     pub(super) fn is_small(&self, layout: Layout) -> bool {
         self.knows_small_files() && layout.count() <= 1 && layout.size() <= CHUNK_LEN_MAX as u64
     }
 
-    /// The directory of a file whose name is free; `None` if it may be there already.
+    /// Returns the directory of a file whose name is free; `None` if the file may exist already.
     pub(super) fn find_free(&self, entry: &Entry) -> Result<Option<Arc<OwnedFd>>, FileError> {
         let (directory, name) = self.tree().parent(&entry.path)?;
         let found = look(&directory, name, entry, self.options.overwrite)?;
         Ok(matches!(found, Found::Free).then_some(directory))
     }
 
-    /// Makes a small file known to the workers, then to the sender.
+    /// Announces a small file to the workers, then to the sender.
     pub(super) fn announce_small(
         &self,
         index: u32,
@@ -56,7 +56,7 @@ impl Session<'_> {
         self.announce_queued(Incoming::new(index, layout, Target::Unopened(directory), None, HashTree::new(layout)))
     }
 
-    /// Takes the only segment of a small file, verifies it, and writes the file.
+    /// Receives the only segment of a small file, verifies it, and writes the file.
     pub(super) fn take_whole(
         &self,
         reader: &mut RecordReader,
@@ -95,7 +95,7 @@ impl Session<'_> {
             self.progress.take_back(taken as u64);
             return self.settle_failed(incoming, &FileError::new(FileErrorKind::Damaged, ""));
         }
-        // First the hash: so no other thread finds the file complete.
+        // The hash comes first, so that no other thread finds the file complete.
         if incoming.on_hash(FileHash::from_bytes(value)).is_none() {
             return Err(TransferError::Protocol("a file has two hashes"));
         }
@@ -105,8 +105,8 @@ impl Session<'_> {
     /// Writes a verified file and adds it to `batch`.
     fn write_whole(&self, incoming: &Arc<Incoming>, bytes: &[u8], batch: &mut Batch) -> Result<(), TransferError> {
         let permit = self.open_files.try_acquire();
-        // Waiting for one could be waiting for files that only this thread can receive. Without it, only
-        // one file is open in this thread.
+        // Waiting for one could mean waiting for files that only this thread can receive. Without
+        // it, only one file is open in this thread.
         if permit.is_none() {
             self.place(batch)?;
         }
@@ -159,9 +159,9 @@ impl Session<'_> {
     }
 }
 
-/// Files that one worker has open at a time. A sync of more takes hardly less time for each.
+/// Number of files that one worker keeps open. Syncing more of them takes hardly less time for
+/// each.
 const BATCH_MAX: usize = 64;
 
-/// From this number of bytes on, files do not wait for more: on a slow path these would be long in
-/// coming.
+/// Number of bytes from which files do not wait for more, which could take long on a slow path.
 const BATCH_BYTES_MAX: usize = 256 * 1024;

@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use super::*;
 
-/// The data passed to a stream, in order; true marks chunks passed without a copy.
+/// Data passed to a stream, in order; true marks chunks passed without a copy.
 type Taken = Arc<Mutex<Vec<(bool, Bytes)>>>;
 
 struct Stream(Taken);
@@ -44,7 +44,7 @@ fn chunk(writer: &mut RecordWriter, len: usize, value: u8) {
     writer.chunk(len, fill, |seen| assert!(seen.iter().all(|byte| *byte == value))).unwrap().unwrap();
 }
 
-/// The chunks of the only record on the stream, by length and value.
+/// Returns the chunks of the only record on the stream, by length and value.
 fn read(taken: &Taken) -> Vec<(usize, u8)> {
     let bytes: Vec<u8> = taken.lock().unwrap().iter().flat_map(|(_, bytes)| bytes.to_vec()).collect();
     let mut reader = RecordReader::open(Box::new(Cursor::new(bytes))).unwrap().unwrap();

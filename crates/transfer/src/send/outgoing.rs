@@ -1,4 +1,4 @@
-//! The files to send, and the order in which threads send their segments.
+//! The files to send, and the order of their segments.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -19,24 +19,24 @@ pub(super) struct Outgoing {
     /// Segments that the receiver holds: hashed here, not sent.
     held: SegmentSet,
     state: Mutex<OutgoingState>,
-    /// The file is settled.
+    /// Whether the file is settled.
     given_up: AtomicBool,
-    /// Bytes that the progress counts for it.
+    /// Bytes counted for it in the progress.
     counted: AtomicU64,
 }
 
 struct OutgoingState {
-    /// Open from the first segment taken to the last one hashed.
+    /// Source, open from the first segment taken to the last one hashed.
     file: Option<Arc<SourceFile>>,
     tree: HashTree,
-    /// The hash that was sent to the receiver.
+    /// Hash sent to the receiver.
     hash: Option<FileHash>,
 }
 
 /// One job for a worker.
 pub(super) struct Job {
     pub(super) outgoing: Arc<Outgoing>,
-    /// `None` for an empty file: only its end is sent.
+    /// Segment; `None` for an empty file, of which only the end is sent.
     pub(super) segment: Option<u32>,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Job {
 pub(super) struct Work {
     state: Mutex<WorkState>,
     changed: Condvar,
-    /// A batch is closed once it has this many bytes.
+    /// Number of bytes after which a batch is closed.
     batch_bytes: u64,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Work {
 struct WorkState {
     /// Each file with its next segment.
     files: VecDeque<(Arc<Outgoing>, u32)>,
-    /// What is sent instead of files.
+    /// Stream sent instead of files.
     stream: Option<Arc<OutgoingStream>>,
     closed: bool,
 }
@@ -74,7 +74,7 @@ impl Outgoing {
         self.held.contains(segment)
     }
 
-    /// Whether the receiver, as it says, holds every segment.
+    /// Returns whether the receiver claims to hold every segment.
     pub(super) fn is_held_in_full(&self) -> bool {
         self.held.len() == self.layout.count()
     }
@@ -97,12 +97,12 @@ impl Outgoing {
         self.counted.load(Ordering::Relaxed)
     }
 
-    /// The hash that was sent to the receiver.
+    /// Returns the hash that was sent to the receiver.
     pub(super) fn hash(&self) -> Option<FileHash> {
         self.lock().hash
     }
 
-    /// The source, opened on the first call and checked to be what `entry` says.
+    /// Returns the source, opened on the first call and checked against `entry`.
     pub(super) fn file(&self, path: &Path, entry: &Entry, content: Content) -> Result<Arc<SourceFile>, FileError> {
         let mut state = self.lock();
         if let Some(file) = &state.file {
@@ -119,12 +119,12 @@ impl Outgoing {
         if state.tree.insert(segment, value) { state.tree.root() } else { None }
     }
 
-    /// The recorded value of a segment.
+    /// Returns the recorded value of a segment.
     pub(super) fn value(&self, segment: u32) -> Option<[u8; 32]> {
         self.lock().tree.value(segment)
     }
 
-    /// Before the hash is sent to the receiver. Closes the source.
+    /// Records the hash, before it is sent to the receiver. Closes the source.
     pub(super) fn set_hash(&self, hash: FileHash) {
         let mut state = self.lock();
         state.hash = Some(hash);
@@ -149,18 +149,18 @@ impl Work {
         }
     }
 
-    /// Sets the stream that is sent instead of files. Every worker gets it.
+    /// Sets the stream to send instead of files. Every worker gets it.
     pub(super) fn set_stream(&self, stream: Arc<OutgoingStream>) {
         self.lock().stream = Some(stream);
         self.changed.notify_all();
     }
 
-    /// The stream that is sent instead of files, if there is one.
+    /// Returns the stream to send instead of files, if there is one.
     pub(super) fn stream(&self) -> Option<Arc<OutgoingStream>> {
         self.lock().stream.clone()
     }
 
-    /// Waits for the close.
+    /// Waits until the queue is closed.
     pub(super) fn wait_closed(&self) {
         let open = |state: &mut WorkState| !state.closed;
         drop(self.changed.wait_while(self.lock(), open).unwrap_or_else(PoisonError::into_inner));
@@ -177,8 +177,9 @@ impl Work {
         self.changed.notify_all();
     }
 
-    /// The jobs for one data stream: consecutive segments up to the size of one segment, so that
-    /// small files share a stream. Waits for work; `None` after the close, or if there is a stream.
+    /// Returns the jobs for one data stream: consecutive segments up to the size of one segment, so
+    /// that small files share a stream. Waits for work; returns `None` after the close, or if there
+    /// is a stream.
     pub(super) fn take(&self) -> Option<Vec<Job>> {
         let idle = |state: &mut WorkState| !state.closed && state.files.is_empty() && state.stream.is_none();
         let mut state = self.changed.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
@@ -209,5 +210,5 @@ impl Work {
     }
 }
 
-/// Segments on one stream, at most: small files share a stream, but not all files one stream.
+/// Limit on segments on one stream: small files share a stream, but not all files share one.
 pub(super) const JOBS_MAX: usize = 256;

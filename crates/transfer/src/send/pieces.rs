@@ -1,5 +1,5 @@
-//! Sends the pieces of a file of unknown length: each worker reads one in its turn, and sends it at the
-//! same time as the others send theirs.
+//! Sending the pieces of a file of unknown length: the workers take turns reading pieces, and send
+//! them concurrently.
 
 use super::stream::OutgoingStream;
 use super::{Session, connection};
@@ -9,8 +9,8 @@ use crate::record::RecordWriter;
 use crate::segment::FileHash;
 use crate::stream::{PIECE_LEN, hash_piece};
 
-/// Sends pieces until the input ends. The error is the connection's; one of the input is sent to the
-/// receiver.
+/// Sends pieces until the input ends. Returns errors of the connection; an error of the input is
+/// sent to the receiver.
 pub(super) fn run(
     session: &Session<'_>,
     stream: &OutgoingStream,
@@ -40,7 +40,7 @@ pub(super) fn run(
         );
         let _infallible = copied.map_err(connection)?;
         writer.end(&hash.value).map_err(connection)?;
-        // The next piece may be long in coming, and the receiver waits for this one.
+        // The next piece may take long, and the receiver waits for this one.
         writer.push().map_err(connection)?;
         on_stream += 1;
         if on_stream == PIECES_ON_STREAM {
@@ -59,7 +59,7 @@ fn send_end(session: &Session<'_>, end: Option<(u64, FileHash)>) -> Result<(), T
     session.control.send(&Message::StreamEnd { index: 0, size, hash })
 }
 
-/// Pieces on one data stream: as many bytes as a segment of the usual length.
+/// Number of pieces on one data stream: as many bytes as a segment of the usual length.
 const PIECES_ON_STREAM: u32 = 16;
 
 const _: () = assert!(PIECE_LEN << 4 == 1 << crate::segment::BASE_LOG2_DEFAULT);

@@ -1,4 +1,4 @@
-//! A file of unknown length that is sent: its input, which the workers take turns to read, the hash
+//! A file of unknown length being sent: its input, which the workers take turns to read, the hash
 //! over the pieces, and the receiver's credit.
 
 use std::collections::BTreeMap;
@@ -19,23 +19,23 @@ pub(super) struct OutgoingStream {
 
 struct InputState {
     input: OpenInput,
-    /// The number of the next piece.
+    /// Number of the next piece.
     next: u32,
     has_ended: bool,
 }
 
-/// The values of the pieces.
+/// Values of the pieces.
 #[derive(Default)]
 struct Sums {
-    /// Of pieces whose predecessors are missing: at most one for each worker.
+    /// Values of pieces whose predecessors are missing: at most one for each worker.
     waiting: BTreeMap<u32, PieceHash>,
-    /// Pieces that are in `hash`.
+    /// Number of pieces included in `hash`.
     count: u32,
     hash: StreamHash,
     size: u64,
-    /// The number of pieces, once it is known.
+    /// Total number of pieces, once it is known.
     total: Option<u32>,
-    /// What was sent to the receiver.
+    /// Hash sent to the receiver.
     sent: Option<FileHash>,
 }
 
@@ -54,7 +54,7 @@ impl OutgoingStream {
         }
     }
 
-    /// The receiver grants pieces; false if it takes some back.
+    /// Handles a grant of pieces; returns false if it revokes some.
     pub(super) fn grant(&self, pieces: u32) -> bool {
         let mut credit = self.credit();
         let is_more = pieces > credit.pieces;
@@ -69,7 +69,7 @@ impl OutgoingStream {
         self.changed.notify_all();
     }
 
-    /// The hash that was sent to the receiver.
+    /// Returns the hash that was sent to the receiver.
     pub(super) fn hash(&self) -> Option<FileHash> {
         lock(&self.sums).sent
     }
@@ -82,8 +82,8 @@ impl OutgoingStream {
         lock(&self.credit)
     }
 
-    /// Reads the next piece; its number and length. `None` at the end of the input or if the transfer
-    /// stops.
+    /// Reads the next piece, and returns its number and length. Returns `None` at the end of the
+    /// input or if the transfer stops.
     pub(super) fn read(&self, cancel: &CancelToken, buffer: &mut [u8]) -> std::io::Result<Option<(u32, usize)>> {
         let mut input = lock(&self.input);
         if input.has_ended {
@@ -104,7 +104,8 @@ impl OutgoingStream {
         Ok((len > 0).then_some((number, len)))
     }
 
-    /// Counts a piece that was sent. The size and the hash of the stream if nothing is missing, once.
+    /// Counts a piece that was sent. Returns the size and the hash of the stream, once, if nothing
+    /// is missing.
     pub(super) fn count(&self, piece: Option<(u32, PieceHash, usize)>) -> Option<(u64, FileHash)> {
         let mut sums = lock(&self.sums);
         if let Some((number, hash, len)) = piece {

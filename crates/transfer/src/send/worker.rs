@@ -1,5 +1,5 @@
-//! A worker of the sending side: reads segments, hashes them, and sends those that the receiver
-//! does not hold.
+//! A worker of the sending side: reads and hashes segments, and sends those that the receiver does
+//! not hold.
 
 use super::outgoing::{Job, Outgoing};
 use super::{Session, connection};
@@ -11,8 +11,8 @@ use crate::record::{CHUNK_LEN_MAX, RecordWriter};
 use crate::segment::{FileHash, HashTree, SegmentHasher, ZEROS_STEP};
 use crate::source_file::SourceFile;
 
-/// Works until the queue is closed. An error is the connection's; errors of files are sent to the
-/// receiver.
+/// Works until the queue is closed. Returns errors of the connection; errors of files are sent to
+/// the receiver.
 pub(super) fn run(session: &Session<'_>) -> Result<(), TransferError> {
     let mut writer = RecordWriter::new();
     let mut buffer = vec![0; CHUNK_LEN_MAX];
@@ -49,8 +49,8 @@ fn one(session: &Session<'_>, job: &Job, writer: &mut RecordWriter, buffer: &mut
     }
 }
 
-/// Reads, hashes and, if the receiver lacks it, sends the job's segment. The file's hash if that
-/// completes it. The outer error is the connection's, the inner one the file's.
+/// Reads, hashes and, if the receiver lacks it, sends the job's segment. Returns the file's hash if
+/// that completes it. The outer error is the connection's, the inner one the file's.
 fn process(
     session: &Session<'_>,
     job: &Job,
@@ -73,7 +73,7 @@ fn process(
     } else {
         let sent = send(session, outgoing, &file, segment, entry, writer)?;
         if session.knows_small_files() && outgoing.layout.count() == 1 {
-            // What was sent says that the file is complete.
+            // The sent data show that the file is complete.
             return Ok(sent.map(|_| None));
         }
         sent
@@ -85,8 +85,8 @@ fn process(
     })
 }
 
-/// Makes sure that the file with this hash was the same from the first to the last byte. `None` without
-/// a hash, or if the transfer stops.
+/// Ensures that the file with this hash was the same from the first to the last byte. Returns
+/// `None` without a hash, or if the transfer stops.
 fn finish(
     session: &Session<'_>,
     outgoing: &Outgoing,
@@ -100,7 +100,8 @@ fn finish(
             let Some(value) = hash_segment(session, outgoing, file, segment, &mut buffer, &|_| {})? else {
                 return Ok(None);
             };
-            // A file of one segment that is sent at once has no recorded value: it is the hash.
+            // A file of one segment that is sent at once has no recorded value: its value is the
+            // hash.
             if value != outgoing.value(segment).unwrap_or(*hash.as_bytes()) {
                 return Ok(Some(false));
             }
@@ -114,7 +115,8 @@ fn finish(
     Ok(Some(hash))
 }
 
-/// The value of a segment that the receiver holds. `None` if the file or the transfer was abandoned.
+/// Hashes a segment that the receiver holds, and returns its value. Returns `None` if the file or
+/// the transfer was abandoned.
 fn hash_held(
     session: &Session<'_>,
     outgoing: &Outgoing,
@@ -128,7 +130,7 @@ fn hash_held(
     })
 }
 
-/// Reads a segment for its value. `None` if the file or the transfer was abandoned.
+/// Reads a segment to compute its value. Returns `None` if the file or the transfer was abandoned.
 fn hash_segment(
     session: &Session<'_>,
     outgoing: &Outgoing,
@@ -153,8 +155,8 @@ fn hash_segment(
     Ok(Some(hasher.finish()))
 }
 
-/// Sends a segment. `None` if the file or the transfer was abandoned half-way, which the stream
-/// reports too.
+/// Sends a segment. Returns `None` if the file or the transfer was abandoned half-way, which the
+/// stream reports, too.
 fn send(
     session: &Session<'_>,
     outgoing: &Outgoing,

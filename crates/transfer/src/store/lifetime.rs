@@ -1,28 +1,28 @@
 //! The lifetime of tickets by a clock that may be wrong: hosts without a battery begin in 1970 and are
 //! set later, and clocks are set back.
 //!
-//! A ticket is valid for a span from its issue, by the clock of its receiver alone. A clock that was
-//! certainly wrong at one of the two times cannot tell how old a ticket is. Then its span begins again,
-//! so a ticket is never expired when it is issued, and never valid for years because the clock was
+//! A ticket is valid for a span from its issue, by the clock of its receiver alone. A clock that
+//! was certainly wrong at issue or now cannot tell the age of a ticket. Then its span restarts, so
+//! a ticket is never expired when it is issued, and never valid for years because the clock was
 //! ahead.
 
 use super::Issued;
 
 impl Issued {
-    /// Whether a sender may still use the ticket at `now_unix`.
+    /// Returns whether a sender may still use the ticket at `now_unix`.
     #[must_use]
     pub fn is_usable(&self, now_unix: u64) -> bool {
         !self.completed && !self.is_expired(now_unix)
     }
 
-    /// Whether the ticket's lifetime is over at `now_unix`. It is not if the clock was certainly wrong,
-    /// now or when the ticket was issued.
+    /// Returns whether the ticket's lifetime is over at `now_unix`. It is not over if the clock was
+    /// certainly wrong, now or when the ticket was issued.
     #[must_use]
     pub fn is_expired(&self, now_unix: u64) -> bool {
         now_unix >= self.expires_unix && !self.is_clock_set(now_unix)
     }
 
-    /// Begins the lifetime again if the clock was set so that the ticket's age is unknown.
+    /// Restarts the lifetime if the clock was set so that the ticket's age is unknown.
     pub(super) fn follow_clock(&mut self, now_unix: u64) {
         if let Some(issued) = self.issued_unix.filter(|_| self.is_clock_set(now_unix)) {
             self.expires_unix = now_unix.saturating_add(self.expires_unix.saturating_sub(issued));
@@ -30,8 +30,8 @@ impl Issued {
         }
     }
 
-    /// Whether the clock was set since the ticket was issued: back, or from a time before this program
-    /// to one after it.
+    /// Returns whether the clock was set since the ticket was issued: back, or from a time before
+    /// this program to one after it.
     fn is_clock_set(&self, now_unix: u64) -> bool {
         let was_wrong = |issued| issued < CLOCK_MIN_UNIX && now_unix >= CLOCK_MIN_UNIX;
         self.issued_unix.is_some_and(|issued| now_unix < issued || was_wrong(issued))
@@ -75,14 +75,14 @@ mod tests {
     #[test]
     fn a_clock_that_is_set_begins_the_lifetime_again_and_once() {
         let (_folder, store, issued) = issue(600, DAY);
-        // The time has come from the network.
+        // The time comes from the network.
         let now = CLOCK_MIN_UNIX + 1000 * DAY;
         assert!(!issued.is_expired(now));
         assert_eq!(usable(&store, now), 1);
         let found = store.find(&issued.id).unwrap().unwrap();
         assert_eq!((found.issued_unix, found.expires_unix), (Some(now), now + DAY));
         assert_eq!((usable(&store, now + DAY - 1), usable(&store, now + DAY)), (1, 0));
-        // The host begins in 1970 again: how old the ticket is, is not known.
+        // The host begins in 1970 again: the age of the ticket is unknown.
         assert_eq!(usable(&store, 60), 1);
         assert_eq!(usable(&store, now + 5 * DAY), 1);
         assert_eq!(usable(&store, now + 6 * DAY), 0);

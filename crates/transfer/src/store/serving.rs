@@ -1,4 +1,4 @@
-//! Which receiver serves a ticket: a lock on a file of its own, held while that receiver runs.
+//! The receiver that serves a ticket: it holds a lock on a separate file while it runs.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -9,8 +9,8 @@ use credentials::private_file::NON_BLOCKING;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-/// One receiver serves the ticket. Dropping it, also by the end of the process, frees the ticket
-/// for another receiver.
+/// A ticket being served by a receiver. Dropping it, also by the end of the process, frees the
+/// ticket for another receiver.
 #[derive(Debug)]
 pub struct Serving {
     /// Closing it releases the lock.
@@ -19,7 +19,7 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Locks the file at `path`; none if another process has it locked.
+    /// Locks the file at `path`; returns `None` if another process holds the lock.
     pub(super) fn lock(path: PathBuf) -> io::Result<Option<Self>> {
         loop {
             let file = OpenOptions::new()
@@ -32,7 +32,7 @@ impl Serving {
             if !try_lock(&file)? {
                 return Ok(None);
             }
-            // The process that had the lock may have removed the file meanwhile. Then the lock is
+            // The process that held the lock may have removed the file meanwhile. Then the lock is
             // on a file that no other process can open.
             if is_at(&file, &path)? {
                 return Ok(Some(Self { _file: file, path }));
@@ -40,7 +40,7 @@ impl Serving {
         }
     }
 
-    /// Whether a process has the file at `path` locked.
+    /// Returns whether a process holds the lock on the file at `path`.
     pub(super) fn is_locked(path: &Path) -> io::Result<bool> {
         match OpenOptions::new().read(true).custom_flags(NON_BLOCKING).open(path) {
             Ok(file) => try_lock(&file).map(|locked| !locked),
@@ -52,7 +52,7 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // Best effort: a file that stays is empty and unlocked.
+        // Best effort: a file left behind is empty and unlocked.
         let _removed = fs::remove_file(&self.path);
     }
 }
@@ -65,7 +65,7 @@ fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Whether `path` still leads to `file`.
+/// Returns whether `path` still leads to `file`.
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     let (opened, found) = (file.metadata()?, fs::metadata(path));
     match found {

@@ -20,7 +20,7 @@ impl Fixture {
         Self { state, store }
     }
 
-    /// The store as a restarted receiver finds it.
+    /// Reopens the store like a restarted receiver.
     fn restart(&mut self) {
         self.store = TicketStore::open(&self.state.path().join("litz")).unwrap();
     }
@@ -71,7 +71,7 @@ fn expiry_holds_for_bound_and_unbound_tickets_and_binds_no_sender() {
     let fixture = Fixture::new();
     let ticket = fixture.issue();
     assert_eq!(fixture.attempt(LATER, &ticket.secret, 1).unwrap_err(), Refusal::Expired);
-    // A clock set back: the refused attempt must not have bound the ticket.
+    // The clock is set back: the refused attempt must not have bound the ticket.
     fixture.attempt(NOW, &ticket.secret, 2).unwrap();
     assert_eq!(fixture.attempt(LATER, &ticket.secret, 2).unwrap_err(), Refusal::Expired);
 }

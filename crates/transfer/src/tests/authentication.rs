@@ -1,4 +1,4 @@
-//! Authentication of both ends, and that neither reveals anything before it.
+//! Authentication of both ends; neither reveals anything before it.
 
 use quic_endpoint::identity::AllowList;
 

@@ -6,10 +6,10 @@ use std::sync::atomic::AtomicBool;
 use super::*;
 use crate::manifest::EntryKind;
 
-/// What a program does to a file that is being sent.
+/// Interference of a program with a file being sent.
 type Interference = fn(&Path);
 
-/// The result for the only file, if `interfere` acts once when half of it was sent.
+/// Returns the result for the only file, with one call of `interfere` when half of it was sent.
 fn send_while(interfere: Interference) -> (Fixture, Outcome) {
     let fixture = Fixture::new();
     let path = fixture.write("file", 1, 3_000_000);
@@ -82,7 +82,7 @@ fn a_file_of_which_only_the_status_changes_arrives() {
     }
 }
 
-/// Ends the writer also if the test fails.
+/// Ends the writer even if the test fails.
 struct EndOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for EndOnDrop<'_> {
@@ -91,7 +91,7 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-/// A file that is written all the time is sent so often, at most. Mostly the first time fails.
+/// Limit on sending a file that is written all the time. Mostly the first time fails.
 const VERSIONS_MAX: usize = 1000;
 
 #[test]
@@ -107,12 +107,12 @@ fn a_small_file_that_is_written_all_the_time_arrives_in_one_version_or_not_at_al
             let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
             let time = file.metadata().unwrap().modified().unwrap();
             for version in 0.. {
-                // In halves, and with the time of before.
+                // Written in halves, with the previous time.
                 let bytes = vec![version as u8; 100_000];
                 file.write_all_at(&bytes, 0).unwrap();
                 file.write_all_at(&bytes, 100_000).unwrap();
                 file.set_modified(time).unwrap();
-                // The first version takes the place of what the fixture wrote.
+                // The first version replaces the fixture's file.
                 let _told = begun.try_send(());
                 if is_over.load(Ordering::SeqCst) {
                     return;
@@ -136,7 +136,7 @@ fn a_small_file_that_is_written_all_the_time_arrives_in_one_version_or_not_at_al
     });
 }
 
-/// Files of this host whose stated length is wrong: 0 and one page.
+/// Files of this host with a wrong reported length: 0 and one page.
 const MADE_UP: [&str; 3] = ["/proc/self/limits", "/proc/version", "/sys/kernel/uevent_seqnum"];
 
 #[test]
@@ -152,7 +152,7 @@ fn files_are_sent_to_their_end_whatever_length_their_file_system_states() {
     }
 }
 
-/// A file that is longer than what a list holds: it is read when it is listed and when it is sent.
+/// The file exceeds the length that a list holds: it is read when it is listed and when it is sent.
 #[test]
 fn a_long_file_whose_stated_length_is_wrong_is_sent_to_its_end() {
     let path = Path::new("/proc/kallsyms");

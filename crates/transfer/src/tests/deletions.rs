@@ -1,4 +1,4 @@
-//! What a receiver deletes because the sender does not have it, and what it never deletes.
+//! Deletions of entries that the sender does not have, and entries that are never deleted.
 
 use std::os::unix::fs::symlink;
 
@@ -6,7 +6,7 @@ use crate::left_out::NothingDeletedReason;
 
 use super::*;
 
-/// A sender's `tree` with `a` and `sub/b`, and a receiver's that has them and more.
+/// Returns a sender's `tree` with `a` and `sub/b`, and a receiver's with those and more.
 fn grown() -> Fixture {
     let mut fixture = Fixture::new();
     for name in ["tree/a", "tree/sub/b"] {
@@ -30,7 +30,7 @@ fn put(fixture: &Fixture, name: &str) {
     fs::write(fixture.target(name), name).unwrap();
 }
 
-/// Everything below the receiver's directory.
+/// Returns everything below the receiver's directory.
 fn there(fixture: &Fixture) -> Vec<String> {
     let found = snapshot(&fixture.top.path().join("in"));
     found.into_keys().map(|path| path.to_str().unwrap().to_owned()).collect()
@@ -43,7 +43,7 @@ fn deleted(events: &[serde_json::Value]) -> Vec<String> {
     deleted
 }
 
-/// What the list does not have, and lies in a directory of the list.
+/// Unlisted entries in listed directories.
 const UNLISTED: [&str; 8] = [
     "tree/gone",
     "tree/gone/dangling",
@@ -72,7 +72,7 @@ fn what_the_sender_does_not_have_goes_and_nothing_else() {
     }
     let expected: Vec<_> = before.into_iter().filter(|name| !UNLISTED.contains(&name.as_str())).collect();
     assert_eq!(there(&fixture), expected, "a link is deleted, and not what it leads to");
-    // Without the option nothing is.
+    // Without the option nothing is deleted.
     put(&fixture, "tree/old");
     fixture.receive.delete = None;
     assert_eq!(fixture.transfer(&[fixture.source("tree")]).complete().0.deleted, 0);
@@ -130,7 +130,7 @@ fn nothing_is_deleted_after_a_failure_or_if_the_sender_has_skipped_something() {
 fn a_file_that_fails_while_it_is_sent_prevents_deletions() {
     let fixture = grown();
     let source = Source::scan(&[fixture.source("tree")], &CancelToken::new()).unwrap();
-    // After the list was made.
+    // The list was made before this.
     fs::remove_file(fixture.source("tree/a")).unwrap();
     fixture.write("tree/sub/b", 2, 20);
     fs::remove_file(fixture.target("tree/a")).unwrap();
@@ -139,7 +139,7 @@ fn a_file_that_fails_while_it_is_sent_prevents_deletions() {
     assert!(deleted(&outcome.receiver_events).is_empty() && fixture.target("tree/old").exists());
 }
 
-/// A frame of entries with this one directory, whose components need not be allowed.
+/// Returns a frame of entries with this one directory, whose components need not be allowed.
 fn raw_directory(components: &[&[u8]]) -> Vec<u8> {
     let mut frame = vec![0x02, 1];
     frame.extend_from_slice(&[0x01, 0xed]);
@@ -154,7 +154,7 @@ fn raw_directory(components: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// Sends the list of `frames`, says that everything is done, and leaves.
+/// Sends the list in `frames`, reports that everything is done, and leaves.
 fn finish_with(link: &MemoryLink, mut control: Control, frames: &[Vec<u8>], count: u32) -> Control {
     for frame in frames {
         let _refused = control.writer.write_all(frame);
@@ -192,7 +192,7 @@ fn directories_that_were_not_asked_for_are_not_cleaned() {
     assert_eq!(there(&fixture), before);
 }
 
-/// Runs a receiver with a sender that says what `frames` are and that all is done.
+/// Runs a receiver with a sender that sends `frames` and reports that everything is done.
 fn receive_list(fixture: &Fixture, frames: &[Vec<u8>], events: &dyn Events) -> Result<Summary, TransferError> {
     let ((link, mut control), receiver) = pair();
     let context = fixture.context();
@@ -253,7 +253,7 @@ fn a_sender_whose_scan_fails_deletes_nothing() {
     assert_eq!(there(&fixture), before);
 }
 
-/// Does something when the deletion of this name is reported.
+/// Calls a function when the deletion of this name is reported.
 struct OnDeleted<F>(&'static str, F);
 
 impl<F: Fn() + Sync> Events for OnDeleted<F> {
@@ -266,7 +266,7 @@ impl<F: Fn() + Sync> Events for OnDeleted<F> {
 
 #[test]
 fn a_link_that_takes_the_place_of_a_directory_meanwhile_is_not_followed() {
-    // Before the directory is opened, and while it is walked through.
+    // Before the directory is opened, and while it is walked.
     for (when, replaced, failed) in [("tree/a", "tree/gone", 0), ("tree/gone/dangling", "tree/gone", 1)] {
         let fixture = grown();
         put(&fixture, "outside/x");
@@ -284,7 +284,8 @@ fn a_link_that_takes_the_place_of_a_directory_meanwhile_is_not_followed() {
 
 #[test]
 fn nothing_is_deleted_where_what_was_stored_has_other_names() {
-    // As a file system that ignores case does: what is listed is there, and not under the listed name.
+    // A file system that ignores case behaves this way: a listed entry exists, but not under the
+    // listed name.
     let fixture = grown();
     let inner = fixture.target("tree/sub/Inner");
     let rename = OnDeleted("tree/old", || fs::rename(&inner, fixture.target("tree/sub/inner")).unwrap());

@@ -46,12 +46,12 @@ fn the_directory_of_a_file_that_is_in_place_already_is_synced() {
     let path = fixture.write("file", 1, 5000);
     fixture.transfer(std::slice::from_ref(&path)).complete();
     let before = disk.directory_syncs.load(Ordering::SeqCst);
-    // An attempt that was killed may have left it so, without a sync.
+    // A killed attempt may have left it in this state, without a sync.
     assert_eq!(fixture.transfer(std::slice::from_ref(&path)).complete().0.bytes_resumed, 5000);
     assert_eq!(disk.directory_syncs.load(Ordering::SeqCst), before + 1);
 }
 
-/// Of a hundred.
+/// Percentage of the rounds to run.
 const SHARE: usize = 10;
 
 /// Failed syncs, full disks, lost connections and power cuts, by seed. `LITZ_TEST_SHARE=100` runs all
@@ -82,7 +82,7 @@ fn no_fault_of_the_disk_puts_a_wrong_file_under_its_name() {
             }
             let cut = if is_last || rng.below(2) == 0 { u64::MAX } else { rng.between(1, 100_000) };
             let outcome = fixture.transfer_with(&files, |link| link.faults().bytes_left.store(cut, Ordering::SeqCst));
-            // The memory is used for something else, now or later.
+            // The memory is reused, now or later.
             if is_last || rng.below(2) == 0 {
                 disk.evict(&inbox);
             }

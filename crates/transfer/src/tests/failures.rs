@@ -1,10 +1,10 @@
-//! Files that cannot arrive, while the rest does; and peers that break the rules.
+//! Files that cannot arrive while the rest does, and peers that break the rules.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use super::*;
 
-/// Two files around one that fails must arrive.
+/// Asserts that two files around a failing one arrive.
 fn rest_arrives(fixture: &Fixture, outcome: &Outcome, kind: &str) {
     assert_eq!(outcome.failures(), BTreeMap::from([("tree/b".into(), kind.into())]));
     let (sent, received) = outcome.summaries();
@@ -114,7 +114,7 @@ fn a_source_that_shrinks_or_grows_while_it_is_sent_does_not_affect_other_files()
     }
 }
 
-/// A transfer in which `events` may interfere.
+/// Runs a transfer in which `events` may interfere.
 fn with_sender_events(
     fixture: &Fixture,
     source: &Source,
@@ -241,7 +241,7 @@ fn against_receiver(script: impl FnOnce(&mut dyn Write, &MemoryLink)) -> Transfe
     let fixture = Fixture::new();
     let error = fixture.fail_receiver(|link, mut control| {
         script(&mut control.writer, link);
-        // As a peer would: listens until the receiver is through with us.
+        // A peer would do the same: read until the receiver is done.
         while let Ok(Some(_)) = read_message(&mut control.reader) {}
     });
     assert_eq!(fs::read_dir(fixture.top.path().join("in")).unwrap().count(), 0, "nothing is left: {error}");
@@ -254,7 +254,7 @@ fn say(out: &mut dyn Write, message: Message) {
     out.write_all(&bytes).unwrap();
 }
 
-/// A list of one file.
+/// Writes a list of one file.
 fn say_list(out: &mut dyn Write) {
     let entry = Entry {
         path: RelativePath::from_components([b"file".as_slice()]).unwrap(),
@@ -328,7 +328,7 @@ fn a_sender_that_violates_the_protocol_is_disconnected() {
         ),
     ];
     for (expected, error) in cases {
-        // Data may come before the plan is made: that is as forbidden.
+        // Data may come before the plan is made, which is equally forbidden.
         let what = protocol(error);
         assert!(what == expected || what.contains("no plan"), "{what} in place of {expected}");
     }

@@ -1,11 +1,11 @@
-//! Authorised peers that try to hold or to exhaust the other side.
+//! Authorised peers that try to hold up or exhaust the other side.
 
 use std::io::Read;
 
 use super::*;
 use crate::open_files::{FILES_AHEAD, SMALL_FILES_AHEAD};
 
-/// Runs a sender of `paths` with a receiver that has read the list and goes on as in `script`.
+/// Runs a sender of `paths` with a receiver that has read the list and continues with `script`.
 fn against_sender(
     fixture: &Fixture,
     paths: &[PathBuf],
@@ -47,7 +47,7 @@ fn a_receiver_that_plans_a_file_again_is_disconnected() {
                 let held: &[u8] = if *held == [0] { &[] } else { held };
                 say(control, &plan(0, held)).unwrap();
             }
-            // Listens until the sender ends it.
+            // Reads until the sender ends it.
             while let Ok(Some(_)) = read_message(&mut control.reader) {}
         });
         assert!(matches!(error, TransferError::Protocol(what) if what.contains("one plan")), "{plans:?}: {error:?}");
@@ -60,7 +60,7 @@ fn a_peer_that_sends_no_message_reads_the_reason() {
     let fixture = Fixture::new();
     let path = fixture.write("file", 1, 3000);
     let source = Source::scan(&[path], &CancelToken::new()).unwrap();
-    // Which comes first, the reason or the end of the connection, is up to two threads.
+    // Two threads decide whether the reason or the end of the connection comes first.
     for _ in 0..100 {
         let ((send_link, send_control), (_link, Control { mut reader, mut writer })) = pair();
         let context = fixture.context();
@@ -92,7 +92,7 @@ fn a_receiver_that_plans_every_file_at_once_is_disconnected() {
         }
         let error = against_sender(&fixture, &[fixture.source("tree")], |control, _| {
             read_list(control);
-            // The directory is the first entry, and has no plan.
+            // The directory is the first entry and has no plan.
             for index in 1..=count {
                 if say(control, &plan(index, &[])).is_err() {
                     break;
@@ -160,7 +160,8 @@ fn a_receiver_that_reads_nothing_does_not_keep_a_cancelled_sender() {
 fn a_sender_that_reads_nothing_does_not_keep_a_cancelled_receiver() {
     let fixture = Fixture::new();
     let error = fixture.fail_receiver(|link, mut control| {
-        // As many as the receiver opens at a time for one transfer, so that each gets a plan at once.
+        // As many as the receiver opens at a time for one transfer, so that each gets a plan at
+        // once.
         let entries: Vec<_> = (0..FILES_AHEAD / 2).map(|index| file_entry(&format!("file{index}"))).collect();
         let count = entries.len() as u32;
         say(&mut control, &Message::Entries(entries)).unwrap();
@@ -169,8 +170,9 @@ fn a_sender_that_reads_nothing_does_not_keep_a_cancelled_receiver() {
         for _ in 0..count {
             assert!(matches!(read_message(&mut control.reader), Ok(Some(Message::Plan { .. }))));
         }
-        // Each file that this side gives up is answered by Failed with a long text. Nothing reads that,
-        // so the coordinator of the receiver waits with an answer, and takes no more from this side.
+        // The receiver answers each file that this side gives up with Failed and a long text.
+        // Nothing reads the answers, so the receiver's coordinator waits to send one, and takes no
+        // more from this side.
         let detail = "x".repeat(200);
         std::thread::scope(|scope| {
             let writing = scope.spawn(move || {
@@ -197,7 +199,8 @@ fn a_peer_that_goes_on_talking_does_not_keep_a_failed_side() {
     let path = fixture.write("file", 1, 3000);
     let error = against_sender(&fixture, &[path], |control, _| {
         read_list(control);
-        // Not allowed, so the sender stops; but this side sends on, as fast as it is read.
+        // This is not allowed, so the sender stops; but this side keeps sending, as fast as the
+        // sender reads.
         say(control, &Message::Bye).unwrap();
         while say(control, &Message::Verifying { index: 0, bytes_done: 1, bytes_total: 2 }).is_ok() {}
     });
@@ -212,7 +215,7 @@ fn a_peer_that_talks_slowly_does_not_keep_a_failed_side() {
     let error = against_sender(&fixture, &[path], |control, _| {
         read_list(control);
         say(control, &Message::Bye).unwrap();
-        // A message within each of the intervals in which the sender waits for one.
+        // One message within each interval in which the sender waits for one.
         let pause = crate::queue::Queue::<()>::new(1);
         while say(control, &Message::Verifying { index: 0, bytes_done: 1, bytes_total: 2 }).is_ok() {
             said.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

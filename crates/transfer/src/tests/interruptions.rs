@@ -1,5 +1,5 @@
-//! A transfer that is interrupted, however often, ends as one that is not: the same files, directories
-//! and links with the same modes, times and holes, whichever user the receiver has, and the same files
+//! A transfer with any number of interruptions ends like an uninterrupted one: with the same files,
+//! directories and links, modes, times and holes, whatever the receiver's user, and the same files
 //! deleted.
 
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
@@ -11,24 +11,25 @@ use crate::extent::Extent;
 
 const KEEP: Keep = Keep { modes: true, links: true, hard_links: true, holes: true };
 
-/// Interruptions of each tree.
+/// Number of interruptions of each tree.
 const ATTEMPTS: u32 = 50;
 
-/// Trees for each user. `LITZ_TEST_SHARE=100` tries all.
+/// Number of trees for each user. `LITZ_TEST_SHARE=100` tries all.
 const TREES: usize = 60;
 
-/// What is compared of one path.
+/// Compared properties of one path.
 #[derive(PartialEq, Debug)]
 struct Found {
     kind: &'static str,
     mode: u32,
-    /// Not of directories that were there before and keep their times: their entries changed.
+    /// Modification time; absent for directories that existed before and keep their times, because
+    /// their entries changed.
     modified: Option<(i64, i64)>,
     link: Option<PathBuf>,
     content: Vec<u8>,
-    /// Where data begins, and its length.
+    /// Starts and lengths of data extents.
     data: Vec<(u64, u64)>,
-    /// The first path, in the order of names, that is the same file.
+    /// First path, in the order of names, of the same file.
     same_as: PathBuf,
 }
 
@@ -37,7 +38,7 @@ fn listing(top: &Path, existing: &[&str]) -> BTreeMap<PathBuf, Found> {
     let mut first_names: BTreeMap<u64, PathBuf> = BTreeMap::new();
     let mut paths = Vec::new();
     let mut waiting = vec![top.to_owned()];
-    // The owner may lack access: the modes are looked at first.
+    // The owner may lack access, so the modes are read first.
     let mut closed = Vec::new();
     while let Some(directory) = waiting.pop() {
         for child in fs::read_dir(&directory).unwrap() {
@@ -99,7 +100,8 @@ fn data_of(file: &fs::File, size: u64) -> Vec<(u64, u64)> {
     data
 }
 
-/// A tree of everything, and the modes that it is sent with: the sender could not read many of them.
+/// Creates a tree with everything, and returns the modes to send it with: the sender could not read
+/// many of them.
 fn grow(fixture: &Fixture, rng: &mut Rng, has_links_out: bool) -> BTreeMap<String, u16> {
     let mut modes = BTreeMap::new();
     let mut directories = vec!["tree".to_owned()];
@@ -119,7 +121,8 @@ fn grow(fixture: &Fixture, rng: &mut Rng, has_links_out: bool) -> BTreeMap<Strin
             fixture.write(&name, rng.below(u64::MAX), len as usize);
             modes.insert(name, random_mode(rng));
         }
-        // It leads out of the tree from its root: a sender skips that, and then nothing is deleted.
+        // It leads out of the tree from its root: a sender skips such a link, and then nothing is
+        // deleted.
         if index > 0 || has_links_out {
             symlink("../missing", fixture.source(&format!("{directory}/to-parent"))).unwrap();
         }
@@ -146,7 +149,7 @@ fn random_mode(rng: &mut Rng) -> u16 {
     if rng.below(4) == 0 { rng.below(0o1000) as u16 } else { usual[rng.below(usual.len() as u64) as usize] }
 }
 
-/// What is at the target before the first attempt.
+/// Creates the receiver's entries before the first attempt.
 fn prepare(inbox: &Path, is_overwriting: bool, is_deleting: bool) {
     fs::create_dir_all(inbox.join("tree/d0")).unwrap();
     fs::set_permissions(inbox.join("tree/d0"), fs::Permissions::from_mode(0o750)).unwrap();
@@ -164,7 +167,8 @@ fn prepare(inbox: &Path, is_overwriting: bool, is_deleting: bool) {
     }
 }
 
-/// What the sender has in each directory for the first attempts only. The times of directories stay.
+/// Adds or removes the sender's files that exist only during the first attempts. The times of
+/// directories stay.
 fn set_passing_files(fixture: &Fixture, modes: &BTreeMap<String, u16>, is_there: bool) {
     for directory in modes.keys().map(|name| fixture.source(name)).filter(|path| path.is_dir()) {
         let modified = fs::metadata(&directory).unwrap().modified().unwrap();
@@ -178,7 +182,7 @@ fn set_passing_files(fixture: &Fixture, modes: &BTreeMap<String, u16>, is_there:
     }
 }
 
-/// Tries the tree of `seed`; the number of attempts that were interrupted, and of files that failed.
+/// Tries the tree of `seed`; returns the number of interrupted attempts, and of failed files.
 fn interrupt(seed: u64) -> (u32, u32) {
     let mut rng = Rng::from_seed(seed);
     let (mut fixture, disk) = on_faulty_disk();
@@ -223,10 +227,10 @@ fn interrupt(seed: u64) -> (u32, u32) {
             2 => disk.fail_next_directory_sync(),
             _ => {}
         }
-        // Where nothing else fails, a whole attempt would end the transfer.
+        // Where nothing else fails, a complete attempt would end the transfer.
         let cut = if is_last || rng.below(20) == 0 { u64::MAX } else { rng.between(1, 60_000) };
         let outcome = fixture.transfer_source(&scan(), |link| link.faults().bytes_left.store(cut, Ordering::SeqCst));
-        // Whatever the sender was told, this is the end, but of what it still has.
+        // Whatever was reported to the sender, this is the end, except for the files it still has.
         if outcome.is_spent {
             if attempt >= passing_attempts {
                 break;
@@ -248,7 +252,7 @@ fn interrupt(seed: u64) -> (u32, u32) {
     (interrupted, failed)
 }
 
-/// Without the contents.
+/// Returns the differences, without the contents.
 fn differences(found: &Found, wanted: &Found) -> String {
     let text = |of: &Found| {
         format!(
@@ -265,7 +269,7 @@ fn differences(found: &Found, wanted: &Found) -> String {
     format!("found  {}\nwanted {}", text(found), text(wanted))
 }
 
-/// So that a user who is not root can remove it.
+/// Makes everything accessible, so that a user who is not root can remove it.
 fn open_up(top: &Path) {
     for child in fs::read_dir(top).unwrap() {
         let path = child.unwrap().path();
@@ -292,7 +296,7 @@ fn an_interrupted_transfer_ends_as_an_uninterrupted_one() {
     trees();
 }
 
-/// Set in a process that runs as a user without privileges.
+/// Environment variable set in a process that runs as an unprivileged user.
 const AS_USER: &str = "LITZ_TEST_AS_USER";
 
 #[test]
@@ -332,7 +336,7 @@ fn a_directory_that_is_read_only_in_the_end_takes_a_file_that_failed_first() {
         source.set_modes(&[("tree".to_owned(), 0o555), ("tree/sub".to_owned(), 0o555)].into());
         source
     };
-    // For each file: several threads write, in any order.
+    // The limit is per file: several threads write, in any order.
     disk.file_limit.store(1000, Ordering::SeqCst);
     let outcome = fixture.transfer_source(&source(), |_| {});
     assert_eq!(outcome.failures(), BTreeMap::from([("tree/sub/b".into(), "no_space".into())]));
@@ -346,7 +350,7 @@ fn a_directory_that_is_read_only_in_the_end_takes_a_file_that_failed_first() {
         assert_eq!(modified(fixture.target(name)), modified(fixture.source(name)), "{name}");
     }
     assert_eq!(names(&fixture.top.path().join("in")), ["tree"]);
-    // Directories of a complete transfer are as any others: their owner may have changed them.
+    // Directories of a complete transfer are like any others: their owner may have changed them.
     fs::set_permissions(fixture.target("tree"), fs::Permissions::from_mode(0o700)).unwrap();
     fixture.transfer_source(&source(), |_| {}).complete();
     assert_eq!(mode("tree"), 0o700);

@@ -1,4 +1,4 @@
-//! Links, holes and modes, kept by choice.
+//! Optional links, holes and modes.
 
 use std::io::Read;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
@@ -14,7 +14,7 @@ fn transfer(fixture: &Fixture, keep: Keep, path: PathBuf) -> Outcome {
     fixture.transfer_source(&source, |_| {})
 }
 
-/// A tree with links of both kinds, and a file behind them in the order of names.
+/// Creates a tree with both kinds of links, and a file after them in the order of names.
 fn linked_tree(fixture: &Fixture) -> PathBuf {
     fixture.write("tree/z/file", 1, 5000);
     fixture.write("tree/z/small", 2, 10);
@@ -92,7 +92,7 @@ fn links_replace_what_is_there_only_if_that_is_allowed() {
     fs::write(fixture.target("tree/a"), "a file").unwrap();
     fs::write(fixture.target("tree/zz"), "another").unwrap();
     symlink("elsewhere", fixture.target("tree/y")).unwrap();
-    // Left by a process that was killed.
+    // A killed process left this behind.
     symlink("z/file", fixture.target("tree/a.litz-part")).unwrap();
     let expected = |names: &[(&str, &str)]| -> BTreeMap<String, String> {
         names.iter().map(|(name, kind)| (format!("tree/{name}"), (*kind).to_owned())).collect()
@@ -163,13 +163,13 @@ fn modes_and_times_of_what_is_there_change_only_if_it_may_be_overwritten() {
     assert_eq!(moved(transfer(&fixture, Keep::default(), fixture.source("tree"))), 0);
     assert_eq!(snapshot(&fixture.target("tree")), snapshot(&fixture.source("tree")));
     assert_eq!(fs::metadata(fixture.target("tree")).unwrap().mode() & 0o777, 0o711);
-    // The bit of a directory that belongs to a group stays, and is not sent.
+    // The set-group-ID bit of a directory stays, and is not sent.
     set_modes(fixture.target("tree"), &[("sub", 0o2755)]);
     assert_eq!(moved(transfer(&fixture, Keep::default(), fixture.source("tree"))), 0);
     assert_eq!(fs::metadata(fixture.target("tree/sub")).unwrap().mode() & 0o7777, 0o2750);
 }
 
-/// A file of 8 MB with data at three places, the last byte among them or not.
+/// Writes a file of 8 MB with data at three places, which may include the last byte.
 fn write_sparse(fixture: &Fixture, is_end_data: bool) -> (PathBuf, Vec<u8>) {
     let path = fixture.source("holes");
     let file = fs::File::create(&path).unwrap();
@@ -246,7 +246,7 @@ fn link(target: &str) -> EntryKind {
     EntryKind::SymbolicLink { target: LinkTarget::new(target.as_bytes()).unwrap() }
 }
 
-/// What a receiver says of a sender that lists these entries.
+/// Returns the receiver's error for a sender that lists these entries.
 fn receiver_of(fixture: &Fixture, entries: Vec<Entry>, more: impl FnOnce(&MemoryLink, &mut Control)) -> TransferError {
     fixture.fail_receiver(|sender, mut control| {
         let count = entries.len() as u32;
@@ -265,7 +265,7 @@ fn a_sender_that_lists_impossible_links_is_disconnected() {
     let lists = [
         vec![entry("tree/link", link("../../etc"))],
         vec![entry("tree/link", link("/etc"))],
-        // A name that was asked for would lead to something beside it.
+        // A requested name would lead to something beside it.
         vec![entry("report.pdf", link(".ssh/authorized_keys"))],
         vec![entry("tree/sub/link", link("x/../../../etc"))],
         vec![entry("tree/name", EntryKind::HardLink { file: 0 })],
@@ -313,7 +313,7 @@ fn a_hole_in_a_file_without_holes_or_beyond_its_end_ends_the_transfer() {
 fn nothing_is_received_through_a_link() {
     let fixture = Fixture::new();
     fs::create_dir(fixture.top.path().join("outside")).unwrap();
-    // The link is listed first, and made last.
+    // The link is listed first and made last.
     let entries = vec![entry("tree/l", link("m")), entry("tree/l/file", EntryKind::File { size: 0 })];
     let error = receiver_of(&fixture, entries, |link, _| link.close("enough"));
     assert!(matches!(error, TransferError::Connection(_)), "{error}");
@@ -353,8 +353,8 @@ fn a_hard_link_to_a_symbolic_link_that_took_the_place_of_its_file_fails() {
 fn holes_count_for_the_bound_on_a_transfer() {
     let mut fixture = Fixture::new();
     fixture.receive.bytes_max = Some(1 << 30);
-    // Their zeros would take a core for hours: BLAKE3 binds each chunk to its place, so they have no
-    // closed form.
+    // Their zeros would occupy a core for hours: BLAKE3 binds each chunk to its place, so they have
+    // no closed form.
     fs::File::create(fixture.source("file")).unwrap().set_len(15 << 40).unwrap();
     let outcome = transfer(&fixture, ALL, fixture.source("file"));
     assert!(matches!(outcome.received, Err(TransferError::TooLarge(_, _))), "{:?}", outcome.received);

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use super::*;
 
-/// A time so many seconds after a fixed one.
+/// Returns a time this many seconds after a fixed one.
 fn at(seconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + seconds)
 }
@@ -15,7 +15,7 @@ fn write_at(path: &Path, content: &str, modified: SystemTime) {
     fs::File::options().write(true).open(path).unwrap().set_modified(modified).unwrap();
 }
 
-/// What an end reports as left out: name and reason.
+/// Returns the entries that an end reports as left out: name and reason.
 fn left_out(events: &[serde_json::Value]) -> BTreeMap<String, String> {
     let events = events.iter().filter(|event| event["event"] == "left_out");
     events.map(|event| (text(&event["path"]), text(&event["reason"]))).collect()
@@ -26,7 +26,8 @@ fn reasons(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(path, reason)| ((*path).to_owned(), (*reason).to_owned())).collect()
 }
 
-/// A tree at the sender, and one at the receiver with a newer, an older, an equal and no file of its names.
+/// Creates a tree at the sender, and one at the receiver with a newer, an older, an equal and a
+/// missing file.
 fn mixed() -> Fixture {
     let fixture = Fixture::new();
     for name in ["newer", "older", "same", "missing", "deep/er/missing"] {
@@ -53,11 +54,11 @@ fn newer_files_are_kept_and_older_ones_replaced() {
     assert_eq!((left_out(&outcome.sender_events), left_out(&outcome.receiver_events)), (expected.clone(), expected));
     let content = |name: &str| fs::read_to_string(fixture.target("tree").join(name)).unwrap();
     assert_eq!([content("newer"), content("older"), content("deep/er/missing")], ["kept", "sent", "sent"]);
-    // A second more decides, and a nanosecond.
+    // A second more makes the difference, and so does a nanosecond.
     write_at(&fixture.target("tree/older"), "kept", at(10) + Duration::from_nanos(1));
     fixture.transfer(&[fixture.source("tree")]).summaries();
     assert_eq!(content("older"), "kept");
-    // What is no file is replaced whatever its time is, as rsync does.
+    // An entry other than a file is replaced whatever its time, like in rsync.
     fs::remove_file(fixture.target("tree/newer")).unwrap();
     std::os::unix::fs::symlink("same", fixture.target("tree/newer")).unwrap();
     fixture.transfer(&[fixture.source("tree")]).summaries();
@@ -65,11 +66,11 @@ fn newer_files_are_kept_and_older_ones_replaced() {
     assert_eq!(content("newer"), "sent");
 }
 
-/// As on file systems whose times have coarse steps.
+/// Some file systems store times in coarse steps.
 #[test]
 fn files_whose_times_were_rounded_are_compared_and_not_sent_again() {
     let nanosecond = Duration::from_nanos(1);
-    // What the file system keeps of the time, whether it can be that, and whether it is near.
+    // Stored time, whether it can be a rounding, and whether it is near.
     for (kept, is_rounded, is_near) in [
         (at(10), true, true),
         (at(11), true, true),
@@ -103,7 +104,7 @@ fn files_whose_times_were_rounded_are_compared_and_not_sent_again() {
         let moved = fixture.transfer(&[fixture.source("tree")]).complete().0.bytes_moved;
         assert_eq!(moved, if is_near { 0 } else { 300_010 }, "{kept:?}");
         assert_eq!(snapshot(&fixture.target("tree")), snapshot(&fixture.source("tree")), "with the exact time again");
-        // It is the content that decides.
+        // The content decides.
         fs::write(fixture.target("tree/small"), "other text").unwrap();
         fs::write(fixture.target("tree/large"), vec![7; 300_000]).unwrap();
         set_times();
@@ -133,7 +134,7 @@ fn further_names_of_a_file_that_is_newer_lead_to_it() {
 #[test]
 fn a_dry_run_writes_nothing_and_says_what_a_transfer_then_does() {
     let mut fixture = mixed();
-    // What an earlier attempt has left, and a directory that denies access: neither is touched.
+    // Leftovers of an earlier attempt, and a directory that denies access: neither is touched.
     fs::write(fixture.target(".litz-directories.litz-journal"), "litzdir1").unwrap();
     fs::write(fixture.target("tree/older.litz-part"), "part").unwrap();
     (fixture.receive.overwrite, fixture.receive.update, fixture.receive.dry_run) = (true, true, true);
@@ -228,7 +229,7 @@ fn a_sender_that_is_too_old_is_refused_before_anything_is_written() {
         let told = outcome.sent.unwrap_err();
         assert!(matches!(&told, TransferError::Peer(why) if why.contains("the sender is too old")), "{told:?}");
         assert_eq!(snapshot(&fixture.top.path().join("in")), before);
-        // Without the option such a sender is served as ever.
+        // Without the option such a sender is served as usual.
         fixture.receive = ReceiveOptions { overwrite: true, ..ReceiveOptions::default() };
         fixture.transfer(&[fixture.source("tree")]).complete();
     }

@@ -1,11 +1,12 @@
-//! Transfers that are interrupted, and go on.
+//! Interrupted transfers that are resumed.
 
 use super::*;
 use crate::journal::{JournalKey, parse};
 use crate::manifest::Modified;
 use crate::segment::Layout;
 
-/// Bytes of `name` that the target directory holds verified, by an independent look at the disk.
+/// Returns the number of bytes of `name` that the target directory holds verified, by an
+/// independent look at the disk.
 fn held(fixture: &Fixture, name: &str) -> u64 {
     let source = fs::metadata(fixture.source(name)).unwrap();
     let content = fs::read(fixture.source(name)).unwrap();
@@ -43,7 +44,8 @@ fn a_transfer_interrupted_anywhere_resumes_without_sending_verified_segments_aga
         let mut moved_total = 0;
         for attempt in 0..200 {
             let before: u64 = files.iter().map(|name| held(&fixture, name)).sum();
-            // Early cuts fall into the talk before the data, late ones into the talk after it.
+            // Early cuts fall into the dialogue before the data, late ones into the dialogue after
+            // it.
             let cut = rng.between(1, total / 2 + 2000);
             let outcome = fixture.transfer_with(&tree, |link| {
                 link.faults().bytes_left.store(cut, Ordering::SeqCst);
@@ -114,7 +116,7 @@ fn data_lost_from_the_part_file_in_a_power_loss_is_sent_again() {
 fn a_source_that_changed_with_its_time_kept_is_detected_and_the_next_attempt_starts_over() {
     let fixture = Fixture::new();
     interrupted(&fixture);
-    // Another content under the same size and time.
+    // Different content with the same size and time.
     let modified = fs::metadata(fixture.source("file")).unwrap().modified().unwrap();
     let path = fixture.write("file", 6, 100 * 1024);
     fs::File::open(&path).unwrap().set_modified(modified).unwrap();

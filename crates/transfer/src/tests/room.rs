@@ -52,7 +52,7 @@ fn files_for_which_another_transfer_has_taken_the_room_fail() {
     let paths = [fixture.write("a", 1, 4000), fixture.write("b", 2, 5000)];
     let room = fixture.receive.room.clone().unwrap();
     let source = Source::scan(&paths, &CancelToken::new()).unwrap();
-    // As if another transfer took it between the list and the first file.
+    // Simulates another transfer that takes it between the list and the first file.
     let events = |event: TransferEvent<'_>| {
         if matches!(event, TransferEvent::Started { .. }) {
             assert!(room.take(5500));

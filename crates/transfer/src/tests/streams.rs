@@ -5,7 +5,7 @@ use std::io::Read;
 
 use super::*;
 
-/// Both ends of a pipe: the reader first.
+/// Returns both ends of a pipe: the reader first.
 fn pipe_files() -> (File, File) {
     let (reader, writer) = std::io::pipe().unwrap();
     (File::from(std::os::fd::OwnedFd::from(reader)), File::from(std::os::fd::OwnedFd::from(writer)))
@@ -170,7 +170,7 @@ fn peers_without_streams_get_a_clear_error() {
     assert!(sent.to_string().contains("litz send - TICKET"), "{sent}");
 }
 
-/// Runs a receiver against a sender that announces `entries` and goes on as in `script`.
+/// Runs a receiver against a sender that announces `entries` and continues with `script`.
 fn against_receiver(entries: &[Entry], script: impl FnOnce(&mut Control, &MemoryLink)) -> TransferError {
     let fixture = Fixture::new();
     let error = fixture.fail_receiver(|link, mut control| {
@@ -217,7 +217,7 @@ fn a_sender_that_breaks_the_rules_of_a_stream_is_disconnected() {
     }
 }
 
-/// Runs a sender of an input that never ends with a receiver that has read the list and says `messages`.
+/// Runs a sender of an endless input with a receiver that has read the list and sends `messages`.
 fn against_sender(messages: &[Message]) -> Result<Summary, TransferError> {
     let fixture = Fixture::new();
     let (reader, _writer) = pipe_files();

@@ -111,7 +111,7 @@ fn files_wait_for_others_to_be_closed() {
         fixture.receive.open_files = OpenFiles::new(files);
         fixture.receive.overwrite = true;
         fixture.transfer(&[fixture.source("tree")]).complete();
-        // The next transfer has to compare them: other content under the same size and time.
+        // The next transfer has to compare them: different content with the same size and time.
         let path = fixture.target("tree/d1/f1");
         let modified = fs::metadata(&path).unwrap().modified().unwrap();
         fs::write(&path, random_bytes(99, 3000)).unwrap();
