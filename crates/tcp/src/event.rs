@@ -1,4 +1,4 @@
-//! [`Event`]: something that the application may wait for.
+//! [`Event`]: an event that the application may wait for.
 
 use crate::results::CloseReason;
 

@@ -1,5 +1,5 @@
-//! [`Md5Key`]: the TCP MD5 signature option (RFC 2385), which routers protect BGP sessions with. Obsolete
-//! (RFC 5925 replaces it), and still the only protection that many peers have.
+//! [`Md5Key`]: the TCP MD5 signature option (RFC 2385), which protects BGP sessions of routers. It
+//! is obsolete (RFC 5925 replaces it), but still the only protection that many peers support.
 
 use std::fmt;
 use std::net::IpAddr;

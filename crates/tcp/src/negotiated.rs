@@ -1,4 +1,4 @@
-//! [`Negotiated`]: what the handshake has agreed on.
+//! [`Negotiated`]: the result of the handshake's negotiation.
 
 /// Features offered by both sides (RFC 7323, RFC 2018, RFC 3168).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! [`Plan`]: a segment to be sent, or several that differ in sequence number only; and
+//! [`Plan`]: one segment to send, or several that differ only in sequence number; and
 //! [`SuperPacket`]: its bytes.
 
 use bytes::Bytes;

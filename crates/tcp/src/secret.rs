@@ -1,5 +1,4 @@
-//! [`HostSecret`]: numbers that other hosts cannot guess, and that differ from connection to
-//! connection.
+//! [`HostSecret`]: numbers that other hosts cannot guess, different for each connection.
 
 use std::net::IpAddr;
 

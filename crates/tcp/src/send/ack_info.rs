@@ -1,4 +1,4 @@
-//! [`AckInfo`]: what the receive half passes to the send half.
+//! [`AckInfo`]: the fields of a segment that the receive half passes to the send half.
 
 use units::{Instant, Seq32};
 use wire::tcp::{AccEcn, SackBlocks};

@@ -1,4 +1,4 @@
-//! [`PathMtu`]: what is known of a path that does not carry full segments.
+//! [`PathMtu`]: the state of a path that does not carry full segments.
 
 use recovery::MtuSearch;
 
