@@ -1,4 +1,4 @@
-//! What handles and the driver exchange.
+//! Exchange between handles and the driver.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -17,14 +17,14 @@ use crate::info::TcpInfo;
 
 use crate::listeners::Port;
 
-/// Places for chunks that an empty queue keeps.
+/// Capacity that an empty queue of chunks keeps.
 const PLACES_KEPT: usize = 4;
 
 /// The application's side of TCP.
 #[derive(Debug)]
 pub struct TcpApplication;
 
-/// The state that handles share with one driver.
+/// State that handles share with one driver.
 pub type TcpShared = Shared<TcpApplication>;
 
 /// The parameters of an outgoing connection.
@@ -33,15 +33,17 @@ pub type TcpShared = Shared<TcpApplication>;
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Connect {
-    /// The local address, if it matters. Port zero lets the stack choose. Of several drivers, the
+    /// Local address, if it matters. Port zero lets the stack choose. Of several drivers, the
     /// [owner](crate::shard::of) of the address and port must begin the connection.
     pub local: Option<SocketAddr>,
-    /// The key of digests that each segment carries, in both directions (RFC 2385).
+    /// Key of the digests that all segments carry in both directions (RFC 2385).
     pub md5: Option<Md5Key>,
-    /// Whether explicit congestion notification is offered. Default: as the configuration of the stack says.
+    /// Whether explicit congestion notification is offered. Default: the configuration of the
+    /// stack.
     pub ecn: Option<bool>,
-    /// Whether a router's report that the peer cannot be reached ends the attempt, as in kernels. Default:
-    /// false, because it may be so for a moment only (RFC 1122, section 4.2.3.9; RFC 5461, section 4).
+    /// Whether a router's report that the peer is unreachable ends the attempt, as in kernels.
+    /// Default: false, because the problem may be transient (RFC 1122, section 4.2.3.9; RFC 5461,
+    /// section 4).
     pub ends_if_unreachable: bool,
     /// See [`with_dscp`](Self::with_dscp).
     pub(crate) dscp: u8,
@@ -72,7 +74,7 @@ impl Connect {
         Self { ends_if_unreachable, ..self }
     }
 
-    /// Sets the code point of differentiated services (RFC 2474) of all packets, that of the SYN included.
+    /// Sets the differentiated services code point (RFC 2474) of all packets, the SYN included.
     /// Default: 0. [`StreamHandle::set_dscp`](crate::StreamHandle::set_dscp) changes it.
     ///
     /// # Panics
@@ -84,12 +86,12 @@ impl Connect {
     }
 }
 
-/// The limits that handles enforce.
+/// Limits that handles enforce.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Written bytes that the connection has not taken, at most.
+    /// Limit on written bytes that the connection has not taken.
     pub outbox_bytes_max: usize,
-    /// Received bytes that wait for their reader outside the connection, at most.
+    /// Limit on received bytes outside the connection that wait for their reader.
     pub inbox_bytes_max: usize,
 }
 
@@ -105,17 +107,17 @@ impl Application for TcpApplication {
     type Limits = Limits;
 }
 
-/// Why a connection has ended.
+/// Reason why a connection has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Closed {
-    /// In TCP.
+    /// The end of the TCP connection.
     Tcp(CloseReason),
-    /// By the cipher above TCP.
+    /// An error of the cipher above TCP.
     Records(RecordError),
-    /// By the driver.
+    /// The driver.
     Driver(EndReason),
-    /// The peer has not answered within the time that the caller allows.
+    /// The peer did not answer within the caller's time limit.
     ConnectTimedOut,
     /// The listener was closed.
     NotListening,
@@ -144,41 +146,42 @@ impl std::fmt::Display for Closed {
 
 impl std::error::Error for Closed {}
 
-/// The state that the handles of a connection share with the driver.
+/// State that the handles of a connection share with the driver.
 pub struct TcpCell {
     pub(crate) shared: Arc<TcpShared>,
     remote: SocketAddr,
     place: OnceLock<Place>,
-    /// Of a peer's connection: the port that it came to.
+    /// Port that a peer has connected to; `None` for outgoing connections.
     port: Option<Arc<Port>>,
     /// This side's address, once the driver has chosen it.
     local: OnceLock<SocketAddr>,
     state: Mutex<CellState>,
 }
 
-/// Behind the lock of a cell, which is held for short times only.
+/// State behind the lock of a cell, which is held only briefly.
 #[derive(Default)]
 pub(crate) struct CellState {
     is_dirty: bool,
     outbox: VecDeque<Bytes>,
     outbox_len: usize,
-    /// The outbox was full: the writer waits until half of it is taken, not for a few bytes.
+    /// Whether the outbox was full: the writer waits until half of it is taken, not for a few
+    /// bytes.
     is_outbox_full: bool,
-    /// The application has finished writing.
+    /// Whether the application has finished writing.
     pub(crate) is_finished: bool,
     pub(crate) is_aborted: bool,
-    /// The last handle was dropped.
+    /// Whether the last handle was dropped.
     pub(crate) is_dropped: bool,
     pub(crate) nagle: Option<bool>,
     pub(crate) keep_alive: Option<Option<KeepAlive>>,
     pub(crate) dscp: Option<u8>,
-    /// Questions for the state of the connection, and those that the driver has answered.
+    /// Number of queries for the state of the connection; the next field counts the answers.
     info_asked: u64,
     info_answered: u64,
     info: Option<Box<TcpInfo>>,
     inbox: VecDeque<Bytes>,
     inbox_len: usize,
-    /// The inbox was full: the driver waits until it is read.
+    /// Whether the inbox was full: the driver waits until it is read.
     is_inbox_full: bool,
     has_ended: bool,
     is_connected: bool,
@@ -210,7 +213,8 @@ impl TcpCell {
         Self::build(shared, remote, None)
     }
 
-    /// Of a peer's connection to `port`, which counts it while it waits to be accepted.
+    /// Creates the cell of a peer's connection to `port`, which counts it while it waits to be
+    /// accepted.
     pub(crate) fn accepted(shared: Arc<TcpShared>, remote: SocketAddr, port: Arc<Port>) -> Arc<Self> {
         Self::build(shared, remote, Some(port))
     }
@@ -243,19 +247,19 @@ impl TcpCell {
         Poll::Pending
     }
 
-    /// The application has accepted it.
+    /// Records that the application has accepted the connection.
     pub(crate) fn note_accepted(&self) {
         if let Some(port) = &self.port {
             port.on_accepted();
         }
     }
 
-    /// This side's address; `None` before the driver has seen the connection.
+    /// Returns this side's address; `None` before the driver has seen the connection.
     pub(crate) fn local(&self) -> Option<SocketAddr> {
         self.local.get().copied()
     }
 
-    /// Asks the driver for the state of the connection. The result is the number of the question.
+    /// Queries the state of the connection. Returns the number of the query.
     pub(crate) fn ask_info(self: &Arc<Self>) -> u64 {
         let mut state = self.state();
         state.info_asked += 1;
@@ -263,7 +267,8 @@ impl TcpCell {
         state.info_asked
     }
 
-    /// Ready when the driver has answered `question`; with the last state if the connection has ended.
+    /// Becomes ready when the driver has answered `question`, or with the last state if the
+    /// connection has ended.
     pub(crate) fn poll_info(&self, question: u64, waker: &Waker) -> Poll<Option<TcpInfo>> {
         let mut state = self.state();
         if state.info_answered >= question || state.closed.is_some() {
@@ -282,7 +287,7 @@ impl TcpCell {
         Poll::Pending
     }
 
-    /// Takes as much of `bytes` as there is space for.
+    /// Takes the part of `bytes` that fits.
     pub(crate) fn poll_write(self: &Arc<Self>, bytes: &mut Bytes, waker: &Waker) -> Poll<Result<(), WriteError>> {
         let mut state = self.state();
         if let Some(closed) = &state.closed {
@@ -306,7 +311,7 @@ impl TcpCell {
         Poll::Ready(Ok(()))
     }
 
-    /// Returns the next received bytes, at most `len_max`; `None` at the end.
+    /// Returns up to `len_max` received bytes; `None` at the end.
     pub(crate) fn poll_read(self: &Arc<Self>, len_max: usize, waker: &Waker) -> Poll<Result<Option<Bytes>, Closed>> {
         let mut state = self.state();
         if let Some(first) = state.inbox.front_mut() {
@@ -333,7 +338,7 @@ impl TcpCell {
         Poll::Pending
     }
 
-    /// Changes what the driver must know.
+    /// Changes state that the driver must see.
     pub(crate) fn request(self: &Arc<Self>, change: impl FnOnce(&mut CellState)) {
         let mut state = self.state();
         change(&mut state);
@@ -364,8 +369,8 @@ impl TcpCell {
         }
     }
 
-    /// Takes written data of about `len_max` bytes. Returns true if everything was taken and the
-    /// application has finished.
+    /// Passes about `len_max` bytes of written data to `each`. Returns true if everything was taken
+    /// and the application has finished.
     pub(crate) fn take_written(&self, len_max: usize, mut each: impl FnMut(Bytes)) -> bool {
         let mut state = self.state();
         let mut left = len_max;
@@ -384,13 +389,12 @@ impl TcpCell {
             (state.is_outbox_full, state.has_changed) = (false, true);
         }
         release_empty(&mut state.outbox);
-        // A handle that is dropped after a reset has finished, too. The driver may see that before it has reset the
-        // connection, and a FIN must not say that the data are complete.
+        // A handle dropped after a reset has finished, too. The driver may see that before it has
+        // reset the connection, and a FIN must not mark the data as complete.
         state.is_finished && !state.is_aborted && state.outbox.is_empty()
     }
 
-    /// Returns the number of bytes that the inbox has space for; zero makes the reader wake the
-    /// driver.
+    /// Returns the free space of the inbox in bytes; after zero, the reader wakes the driver.
     pub(crate) fn inbox_space(&self) -> usize {
         let mut state = self.state();
         let space = self.shared.limits.inbox_bytes_max.saturating_sub(state.inbox_len);
@@ -405,14 +409,14 @@ impl TcpCell {
         state.has_changed = true;
     }
 
-    /// Answers all questions for the state of the connection.
+    /// Answers all queries for the state of the connection.
     pub(crate) fn answer_info(&self, info: TcpInfo) {
         let mut state = self.state();
         state.info = Some(Box::new(info));
         (state.info_answered, state.has_changed) = (state.info_asked, true);
     }
 
-    /// The driver has chosen this side's address.
+    /// Records this side's address, chosen by the driver.
     pub(crate) fn note_local(&self, local: SocketAddr) {
         // A connection keeps its first address.
         self.local.get_or_init(|| local);
@@ -423,7 +427,7 @@ impl TcpCell {
         (state.has_ended, state.has_changed) = (true, true);
     }
 
-    /// The handshake is complete. A peer's connection waits for the application now.
+    /// Records that the handshake is complete. A peer's connection now waits for the application.
     pub(crate) fn note_connected(&self) {
         if let Some(port) = &self.port {
             port.on_waiting();
@@ -432,7 +436,7 @@ impl TcpCell {
         (state.is_connected, state.has_changed) = (true, true);
     }
 
-    /// Wakes those that wait, if anything has changed.
+    /// Wakes the waiting tasks, if anything has changed.
     pub(crate) fn wake(&self) {
         let wakers = {
             let mut state = self.state();
@@ -444,7 +448,7 @@ impl TcpCell {
         wakers.wake();
     }
 
-    /// The connection has ended. The first reason counts.
+    /// Records the end of the connection. The first reason counts.
     pub(crate) fn close(&self, closed: Closed) {
         {
             let mut state = self.state();
@@ -457,7 +461,8 @@ impl TcpCell {
     }
 }
 
-/// An idle connection needs no memory for what it has moved.
+/// Frees the memory of an empty queue, since idle connections should not hold memory for data
+/// already moved.
 fn release_empty(queue: &mut VecDeque<Bytes>) {
     if queue.is_empty() && queue.capacity() > PLACES_KEPT {
         *queue = VecDeque::new();
@@ -468,7 +473,7 @@ fn release_empty(queue: &mut VecDeque<Bytes>) {
 pub(crate) struct Requests {
     pub(crate) is_aborted: bool,
     pub(crate) is_dropped: bool,
-    /// Received data were not read before.
+    /// Whether the last handle was dropped with received data unread.
     pub(crate) is_dropped_unread: bool,
     pub(crate) nagle: Option<bool>,
     pub(crate) keep_alive: Option<Option<KeepAlive>>,
@@ -476,7 +481,7 @@ pub(crate) struct Requests {
     pub(crate) wants_info: bool,
 }
 
-/// Why nothing was written.
+/// Reason why nothing was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WriteError {

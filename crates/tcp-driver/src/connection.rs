@@ -22,18 +22,18 @@ use crate::protocol::Tcp;
 use crate::records::{Finished, RecordJob, RecordOutput, Records};
 use crate::signature::Signature;
 
-/// Small writes that the driver sends before it receives.
+/// Limit on small writes that the driver sends before it receives.
 const INTERACTIVE_MAX: u64 = 1024;
 
-/// So many bytes received between two visits are a bulk transfer, for which detaching the receive half
-/// is worthwhile.
+/// Number of bytes received between two visits that indicates a bulk transfer, for which it pays to
+/// detach the receive half.
 const BULK_FROM: usize = 8 << 10;
 
 /// A TCP connection in a driver.
 pub struct TcpConnection {
     connection: tcp::Connection,
     layers: Option<Arc<Layers>>,
-    /// Verifies the digests of its segments, if they have any.
+    /// Verifier of the digests of its segments, if they have any.
     signature: Option<Arc<Signature>>,
     /// The cipher above TCP, if the stack has one.
     records: Option<Box<Records>>,
@@ -41,28 +41,29 @@ pub struct TcpConnection {
     counters: Arc<HostCounters>,
     socket: usize,
     is_accepted: bool,
-    /// A report that the peer cannot be reached ends the attempt to connect.
+    /// Whether a report that the peer is unreachable ends the attempt to connect.
     ends_if_unreachable: bool,
-    /// The protocol counts it among the half-open connections.
+    /// Whether the protocol counts it among the half-open connections.
     is_half_open: bool,
-    /// The change of routes that the protocol has not taken.
+    /// Change of routes that the protocol has not taken.
     route: Option<RouteChange>,
-    /// `None` while the receive half is on another processor: it is there.
+    /// Delivery to the application; `None` while the receive half is on another processor and has
+    /// it.
     delivery: Option<Delivery>,
     detached: Option<Box<DetachedState>>,
-    /// The application asks for the state of the connection.
+    /// Whether the application has queried the state of the connection.
     wants_info: bool,
-    /// Bytes received since the last visit. Many are a reason to detach the receive half.
+    /// Bytes received since the last visit. A large number is a reason to detach the receive half.
     arrived: usize,
-    /// The receive half stays attached until then.
+    /// Time until which the receive half stays attached.
     attached_until: Instant,
-    /// The handles know of the end.
+    /// Whether the handles were notified of the end.
     is_close_reported: bool,
-    /// The last handle was dropped.
+    /// Whether the last handle was dropped.
     is_dropped: bool,
-    /// And the connection has everything that was written.
+    /// Whether, in addition, the connection has taken all written data.
     is_orphan: bool,
-    /// Its route was removed.
+    /// Whether its route was removed.
     has_left: bool,
 }
 
@@ -71,14 +72,14 @@ pub struct TcpConnection {
 pub(crate) enum RouteChange {
     Add {
         tuple: Tuple,
-        /// The handshake of a peer is not complete.
+        /// Whether it is a peer's connection with an incomplete handshake.
         is_half_open: bool,
     },
     /// The handshake of a peer is complete.
     Connected,
     Remove {
         tuple: Tuple,
-        /// It answers repeated segments for a while.
+        /// Remaining connection that answers repeated segments for a while.
         time_wait: Option<TimeWait>,
     },
 }
@@ -124,24 +125,24 @@ impl TcpConnection {
         self.cell.port()
     }
 
-    /// Returns the connection itself.
+    /// Returns the underlying connection.
     pub const fn tcp(&self) -> &tcp::Connection {
         &self.connection
     }
 
-    /// Adds the security layers of its stack. `salt` must differ from connection to connection.
+    /// Adds the security layers of its stack. `salt` must be unique for each connection.
     pub(crate) fn with_layers(mut self, layers: Option<&Arc<Layers>>, salt: impl FnOnce() -> Salt) -> Self {
         self.records = Records::new(layers, salt);
         self.layers = layers.cloned();
         self
     }
 
-    /// Adds what verifies its segments.
+    /// Adds the verifier of its segments.
     pub(crate) fn with_signature(self, signature: Option<Signature>) -> Self {
         Self { signature: signature.map(Arc::new), ..self }
     }
 
-    /// Returns whether a report that the peer cannot be reached ends the attempt to connect.
+    /// Sets whether a report that the peer is unreachable ends the attempt to connect.
     pub(crate) fn with_end_if_unreachable(self, ends_if_unreachable: bool) -> Self {
         Self { ends_if_unreachable, ..self }
     }
@@ -163,7 +164,8 @@ impl TcpConnection {
         (is_connected && std::mem::take(&mut self.is_half_open)).then_some(RouteChange::Connected)
     }
 
-    /// Takes written data as far as the send buffer has space. With a cipher, jobs take them.
+    /// Passes written data to the send buffer while there is space. With a cipher, jobs take the
+    /// data.
     fn take_written(&mut self) {
         if self.records.is_some() {
             return;
@@ -171,8 +173,8 @@ impl TcpConnection {
         let connection = &mut self.connection;
         let space = connection.send_space();
         let is_finished = self.cell.take_written(space, |mut bytes| {
-            // There is space, and the application has not finished. If the connection has ended, the
-            // handles learn it.
+            // There is space, and the application has not finished. If the connection has ended,
+            // the handles are notified.
             let _ended = connection.write(&mut bytes);
         });
         if is_finished {
@@ -181,14 +183,15 @@ impl TcpConnection {
         }
     }
 
-    /// The connection continues without an application. Called when it has everything that was written,
-    /// because what is left in the outbox must still be sent.
+    /// Detaches the application from the connection after the last handle was dropped. Called once
+    /// the connection has taken all written data, because data left in the outbox must still be
+    /// sent.
     fn orphan_if_dropped(&mut self) {
         if !self.is_dropped || self.is_orphan {
             return;
         }
         match &mut self.detached {
-            // Whether there are unread data is known there.
+            // Only the detached half knows whether there are unread data.
             Some(detached) => detached.is_needed = true,
             None => {
                 self.is_orphan = true;
@@ -215,19 +218,19 @@ impl TcpConnection {
         !self.is_dropped && self.delivery.as_ref().is_none_or(|delivery| !delivery.has_passed_end)
     }
 
-    /// The end of the peer's data was passed on.
+    /// Records that the end of the peer's data was passed on.
     fn note_passed_end(&mut self) {
         if let Some(delivery) = &mut self.delivery {
             delivery.has_passed_end = true;
         }
     }
 
-    /// Returns whether the cipher still passes on what was received.
+    /// Returns whether the cipher still passes on received data.
     fn is_passing(&self) -> bool {
         self.is_read() && self.records.as_ref().is_some_and(|records| records.is_passing(&self.connection))
     }
 
-    /// The peer has sent no valid record.
+    /// Ends the connection because the peer has sent an invalid record.
     fn fail(&mut self, error: RecordError) {
         tracing::debug!(%error, "a connection is reset");
         self.note_passed_end();
@@ -235,7 +238,7 @@ impl TcpConnection {
         self.cell.close(Closed::Records(error));
     }
 
-    /// Tells the application the state of the connection, if it asks: of both halves.
+    /// Reports the state of both halves to the application, if it was queried.
     fn answer_info(&mut self) {
         match &mut self.detached {
             Some(detached) => detached.is_needed |= self.wants_info,
@@ -247,7 +250,7 @@ impl TcpConnection {
         }
     }
 
-    /// The peer cannot be reached. A connection that exists goes on.
+    /// Ends an attempt to connect to an unreachable peer. An established connection continues.
     fn give_up_connecting(&mut self) {
         if self.connection.state() == State::SynSent {
             self.cell.close(Closed::Tcp(CloseReason::Unreachable));
@@ -271,7 +274,8 @@ impl TcpConnection {
         }
     }
 
-    /// In TIME-WAIT, and at the end, nothing is left to do for the connection itself.
+    /// Returns whether nothing is left to do for the connection itself: in TIME-WAIT, and at the
+    /// end.
     fn is_ending(&self) -> bool {
         matches!(self.connection.state(), State::Closed | State::TimeWait)
     }
@@ -327,7 +331,7 @@ impl Connection<Tcp> for TcpConnection {
         }
         if let Some(reason) = self.connection.close_reason() {
             if let Some(detached) = &mut self.detached {
-                // The application gets what was received before it learns of the end.
+                // The application gets the received data before it is notified of the end.
                 detached.is_needed = true;
             } else if !self.is_passing() && !std::mem::replace(&mut self.is_close_reported, true) {
                 summary.is_over = true;
@@ -409,7 +413,7 @@ impl Connection<Tcp> for TcpConnection {
         }
     }
 
-    /// Its only device has gone.
+    /// Ends the connection if it has lost its only device.
     fn handle_sockets_lost(&mut self, now: Instant, lost: &SocketsLost<'_>) -> bool {
         let is_gone = lost.is_gone && (lost.is_lost)(self.socket);
         if is_gone {
@@ -452,7 +456,7 @@ impl Connection<Tcp> for TcpConnection {
 
     fn take_detach_request(&mut self, now: Instant) -> bool {
         let is_bulk = std::mem::take(&mut self.arrived) >= BULK_FROM;
-        // With a cipher above it, what was received goes through jobs of the driver.
+        // With a cipher above it, received data go through jobs of the driver.
         let may_detach = self.delivery.is_some() && self.records.is_none();
         is_bulk && may_detach && self.attached_until <= now && self.connection.can_detach()
     }

@@ -1,80 +1,81 @@
-//! [`HostCounters`]: what a host counts beside its connections, and what became of each packet that its
-//! devices have delivered.
+//! [`HostCounters`]: a host's counters besides those of connections, and the fate of each packet
+//! that its devices have delivered.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counters of a host, shared by its drivers, its devices and its application.
 ///
-/// Nothing that was read vanishes: once all that was read is processed, [`Count::Read`] and
-/// [`Count::Reassembled`] together are the sum of all [fates](Count::FATES).
+/// Every packet read is accounted for: once all of them are processed, [`Count::Read`] and
+/// [`Count::Reassembled`] together equal the sum of all [fates](Count::FATES).
 #[derive(Debug, Default)]
 pub struct HostCounters {
     counts: [AtomicU64; Count::ALL.len()],
 }
 
-/// Something that a host counts. A super-packet counts as one packet: it was read by one call.
+/// An event that a host counts. A super-packet counts as one packet, because one call reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Count {
-    /// SYNs that were answered with a cookie.
+    /// SYNs answered with a cookie.
     CookiesSent,
-    /// Connections that a cookie has begun.
+    /// Connections begun by a cookie.
     CookiesAccepted,
-    /// SYNs and cookies that were dropped because the backlog of their port was full.
+    /// SYNs and cookies dropped because the backlog of their port was full.
     BacklogDrops,
-    /// IP packets that were put together from fragments.
+    /// IP packets reassembled from fragments.
     Reassembled,
-    /// Segments that were dropped because their MD5 digest was missing, wrong or unexpected.
+    /// Segments dropped because their MD5 digest was missing, wrong or unexpected.
     WrongDigests,
-    /// Segments that were dropped because their digest between TCP and IP was missing or wrong, or because
+    /// Segments dropped because their digest between TCP and IP was missing or wrong, or because
     /// the stack has none: the peer has another stack or secret.
     UnauthenticSegments,
-    /// Packets that were dropped because no single host has the address that they come from (a group,
-    /// or the directed broadcast address of a network of the stack), or this one has it.
+    /// Packets dropped because their source is not a single host (a group, or the directed
+    /// broadcast address of a network of the stack), or is this host.
     InvalidSources,
-    /// Packets that were read from the devices.
+    /// Packets read from the devices.
     Read,
-    /// Packets that a connection has taken, or a port that listens.
+    /// Packets accepted by a connection, or by a listening port.
     Taken,
-    /// Packets whose datagrams a UDP port has taken, all or some.
+    /// Packets whose datagrams, all or some, were accepted by a UDP port.
     Datagrams,
-    /// Fragments that were kept until the rest of their packet arrives, or have completed it.
+    /// Fragments kept until the rest of their packet arrives, or that have completed it.
     Fragments,
     /// Frames of ARP and neighbour discovery.
     LinkFrames,
     /// Packets for no connection, port or protocol of the stack that are answered: by a reset, an
     /// echo, or a report. The answer itself is lost if the device is busy.
     Answered,
-    /// Packets that were dropped because nothing of the stack wants them, and no answer is due: resets
-    /// and reports of no connection, other ICMP messages, and answers beyond the limit of a second.
+    /// Packets dropped because nothing in the stack accepts them, and no answer is due: resets and
+    /// reports of no connection, other ICMP messages, and answers beyond the limit per second.
     Unwanted,
-    /// Packets and frames that were dropped because they are for an address that the stack has not.
+    /// Packets and frames dropped because they are for an address that the stack does not have.
     NotOurs,
-    /// Packets that were dropped because their headers are cut short, contradict themselves or ask for
-    /// what the stack does not do (RFC 8200, section 4.2).
+    /// Packets dropped because their headers are truncated, contradictory or require something that
+    /// the stack does not support (RFC 8200, section 4.2).
     Malformed,
-    /// Packets that were dropped because a checksum is wrong.
+    /// Packets dropped because a checksum is wrong.
     WrongChecksums,
-    /// Packets that were dropped because what the device says of their offloads is impossible.
+    /// Packets dropped because the device's offload information is impossible.
     WrongOffloads,
-    /// Packets that were dropped because too many others waited: for the stack, for the receive half of
-    /// their connection, or for the application of their UDP port.
+    /// Packets dropped because too many others waited: for the stack, for the receive half of their
+    /// connection, or for the application of their UDP port.
     QueueDrops,
-    /// Segments that were dropped because the stack has its limit of connections, or of handshakes.
+    /// Segments dropped because the stack is at its limit of connections, or of handshakes.
     LimitDrops,
-    /// Segments whose connection has ended before they were processed.
+    /// Segments whose connection ended before they were processed.
     LateDrops,
-    /// IP packets that were given up because fragments contradicted each other or did not arrive in
-    /// time, or too many packets were incomplete. Their fragments are [`Fragments`](Self::Fragments).
+    /// IP packets given up because fragments contradicted each other or did not arrive in time, or
+    /// too many packets were incomplete. Their fragments count as [`Fragments`](Self::Fragments).
     ReassemblyFailures,
-    /// Packets that a device has not taken, and which were not sent.
+    /// Packets that were not sent because a device did not accept them.
     SendErrors,
-    /// Packets that were not sent because there is no route, or their neighbour did not answer in time.
+    /// Packets that were not sent because there is no route, or their neighbour did not answer in
+    /// time.
     NoRoute,
 }
 
 impl Count {
-    /// All of them.
+    /// All counters.
     pub const ALL: [Self; 24] = [
         Self::CookiesSent,
         Self::CookiesAccepted,
@@ -102,7 +103,7 @@ impl Count {
         Self::NoRoute,
     ];
 
-    /// What may become of a packet that was read: each has one of these.
+    /// Possible fates of a packet that was read: each has one of these.
     pub const FATES: [Self; 17] = [
         Self::Taken,
         Self::Datagrams,
@@ -139,7 +140,7 @@ impl Count {
         )
     }
 
-    /// Its name in statistics.
+    /// Returns the name in statistics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::CookiesSent => "cookies_sent",
@@ -171,17 +172,17 @@ impl Count {
 }
 
 impl HostCounters {
-    /// Returns how often it has happened.
+    /// Returns the value of a counter.
     pub fn of(&self, count: Count) -> u64 {
         self.counts[count as usize].load(Ordering::Relaxed)
     }
 
-    /// Counts one more.
+    /// Adds one to a counter.
     pub fn add(&self, count: Count) {
         self.add_many(count, 1);
     }
 
-    /// Counts `many` more.
+    /// Adds `many` to a counter.
     pub fn add_many(&self, count: Count, many: u64) {
         self.counts[count as usize].fetch_add(many, Ordering::Relaxed);
     }
@@ -200,7 +201,7 @@ mod tests {
         }
         let names: BTreeSet<_> = Count::ALL.iter().map(|count| count.name()).collect();
         assert_eq!(names.len(), Count::ALL.len());
-        // Whatever is dropped on the way in is a fate; what is left is dropped on the way out, or later.
+        // All drops of incoming packets are fates; the others occur on the way out, or later.
         let others = Count::ALL.iter().filter(|count| count.is_drop() && !Count::FATES.contains(count));
         assert!(others.eq(&[Count::ReassemblyFailures, Count::SendErrors, Count::NoRoute]));
     }

@@ -6,10 +6,10 @@ use tcp::Read;
 
 use crate::application::TcpCell;
 
-/// Where received data go.
+/// Destination of received data.
 pub(crate) struct Delivery {
     pub(crate) cell: Arc<TcpCell>,
-    /// The end of the peer's data was passed on.
+    /// Whether the end of the peer's data was passed on.
     pub(crate) has_passed_end: bool,
 }
 
@@ -18,8 +18,8 @@ impl Delivery {
         Self { cell, has_passed_end: false }
     }
 
-    /// Passes on what `read` returns as far as the inbox has space; all of it if the connection
-    /// `has_ended`, because it is removed then: not more than its receive buffer.
+    /// Passes on the results of `read` while the inbox has space; all of them if the connection
+    /// `has_ended` and is removed afterwards: that is at most its receive buffer.
     pub(crate) fn pass(&mut self, has_ended: bool, mut read: impl FnMut(usize) -> Read) {
         if self.has_passed_end {
             return;

@@ -16,26 +16,27 @@ use crate::packets::{Opened, Received};
 use crate::protocol::Tcp;
 use crate::signature::Signature;
 
-/// This many unreported values are reported even if none is urgent.
+/// Number of unreported values that are reported even if none is urgent.
 const UNREPORTED_MAX: usize = 256;
 
-/// Batches that wait for the return of the receive half, at most. Further ones are dropped, which the
-/// peer treats as loss.
+/// Limit on batches that wait for the return of the receive half. Further ones are dropped, which
+/// the peer treats as loss.
 const DEFERRED_MAX: usize = 64;
 
-/// How long a receive half stays attached after it returned. A forged segment can make it return, so
-/// an attacker could otherwise make a connection detach and attach with each.
+/// Time for which a receive half stays attached after its return. A forged segment can make it
+/// return, so an attacker could otherwise make a connection detach and attach with each such
+/// segment.
 pub(crate) const ATTACHED_FOR: Duration = Duration::from_millis(20);
 
-/// A receive half that is detached from its connection.
+/// A receive half detached from its connection.
 pub struct DetachedHalf {
     tuple: Tuple,
     layers: Option<Arc<Layers>>,
     signature: Option<Arc<Signature>>,
     counters: Arc<HostCounters>,
-    /// `None` once it was attached again.
+    /// The half and its delivery; `None` once it was attached again.
     parts: Option<(DetachedReceiveHalf, Delivery)>,
-    /// A report to be reused.
+    /// A report for reuse.
     spare: Option<Box<ReceiveReport>>,
 }
 
@@ -50,7 +51,7 @@ impl DetachedHalf {
         Self { tuple, layers, signature, counters, parts: Some((half, delivery)), spare: None }
     }
 
-    /// Takes both to attach them again.
+    /// Takes both parts, to attach them again.
     pub(crate) fn into_parts(mut self) -> Option<(DetachedReceiveHalf, Delivery)> {
         self.parts.take()
     }
@@ -92,7 +93,7 @@ impl ReceiveHalf<Tcp> for Box<DetachedHalf> {
                 self.deliver();
                 Ok(())
             }
-            // A report about what was sent.
+            // An ICMP report about data that were sent.
             Opened::Error(_) => Err(batch),
             Opened::Unauthentic => {
                 self.counters.add(Count::UnauthenticSegments);
@@ -146,13 +147,13 @@ impl ReceiveHalf<Tcp> for Box<DetachedHalf> {
     }
 }
 
-/// Sent from a connection to its detached receive half.
+/// Update from a connection to its detached receive half.
 #[derive(Debug, Default)]
 pub struct Update {
     pub(crate) commands: Option<ReceiveCommands>,
-    /// The application has read, so that more can be delivered.
+    /// Whether the application has read, so that more can be delivered.
     pub(crate) wants_delivery: bool,
-    /// A report to be reused.
+    /// A report for reuse.
     spare: Option<Box<ReceiveReport>>,
 }
 
@@ -164,7 +165,7 @@ impl HalfUpdate for Update {
     }
 }
 
-/// Sent from a detached receive half to its connection.
+/// Report from a detached receive half to its connection.
 #[derive(Debug)]
 pub struct Report(pub(crate) Box<ReceiveReport>);
 
@@ -172,18 +173,18 @@ impl HalfReport for Report {
     type Update = Update;
 }
 
-/// Kept by a connection while its receive half is on another processor.
+/// State that a connection keeps while its receive half is on another processor.
 #[derive(Debug, Default)]
 pub(crate) struct DetachedState {
-    /// The application has read, for the next update.
+    /// Whether the application has read, for the next update.
     pub(crate) wants_delivery: bool,
     /// Batches that wait for the return of the receive half, with their devices.
     pub(crate) deferred: Vec<(usize, Received)>,
-    /// The receive half has received nothing for a while.
+    /// Whether the receive half has received nothing for a while.
     pub(crate) is_quiet: bool,
-    /// The connection needs it: the application is gone, or the connection has ended.
+    /// Whether the connection needs it: the application is gone, or the connection has ended.
     pub(crate) is_needed: bool,
-    /// The receive half was asked to return.
+    /// Whether the receive half was recalled.
     pub(crate) is_recalled: bool,
 }
 
@@ -197,13 +198,13 @@ impl DetachedState {
         has_space
     }
 
-    /// Returns whether the half must return; true once.
+    /// Returns whether the half must return; returns true only once.
     pub(crate) fn takes_recall(&mut self) -> bool {
         let must_return = self.is_quiet || self.is_needed || !self.deferred.is_empty();
         must_return && !std::mem::replace(&mut self.is_recalled, true)
     }
 
-    /// Packets that waited and are dropped.
+    /// Returns the number of deferred packets, which are dropped.
     pub(crate) fn deferred_packets(&self) -> usize {
         self.deferred.iter().map(|(_, batch)| batch.packet_count()).sum()
     }

@@ -1,4 +1,4 @@
-//! [`StreamHandle`]: a connection as an application uses it.
+//! [`StreamHandle`]: an application's view of a connection.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::application::{Closed, Connect, TcpCell, TcpShared, WriteError};
 use crate::info::TcpInfo;
 use crate::listeners::Port;
 
-/// Runs the drivers of the handles' connections.
+/// Runner of the drivers of the handles' connections.
 pub trait Runtime: Clone {
     /// Lets the driver of `shared` process new requests: wakes its thread, or runs a turn of it.
     fn kick(&self, shared: &TcpShared, flush: Flush);
@@ -24,7 +24,7 @@ pub trait Runtime: Clone {
     fn block_on<T>(&self, deadline: Option<Instant>, poll: impl FnMut(&Waker) -> Poll<T>) -> Option<T>;
 }
 
-/// A connection. When the last clone is dropped, what was written is still sent, and then the
+/// A connection. When the last clone is dropped, written data are still sent, and then the
 /// connection ends.
 pub struct StreamHandle<R: Runtime> {
     guard: Arc<Guard<R>>,
@@ -94,7 +94,7 @@ impl<R: Runtime> StreamHandle<R> {
         self.guard.runtime.kick(&self.cell().shared, flush);
     }
 
-    /// What runs its driver.
+    /// Returns the runner of its driver.
     pub fn runtime(&self) -> &R {
         &self.guard.runtime
     }
@@ -104,35 +104,35 @@ impl<R: Runtime> StreamHandle<R> {
         self.cell().remote()
     }
 
-    /// This side's address; `None` before the driver has seen the connection.
+    /// Returns this side's address; `None` before the driver has seen the connection.
     pub fn local(&self) -> Option<SocketAddr> {
         self.cell().local()
     }
 
-    /// Asks for the state of the connection. Pass the result to [`poll_info`](Self::poll_info).
+    /// Queries the state of the connection. Pass the result to [`poll_info`](Self::poll_info).
     pub fn ask_info(&self) -> u64 {
         let question = self.cell().ask_info();
         self.kick(Flush::Now);
         question
     }
 
-    /// Ready with the answer to `question`, or with the last state of a connection that has ended;
-    /// `None` if it never began.
+    /// Becomes ready with the answer to `question`, or with the last state of a connection that has
+    /// ended; `None` if it never began.
     pub fn poll_info(&self, question: u64, waker: &Waker) -> Poll<Option<TcpInfo>> {
         self.cell().poll_info(question, waker)
     }
 
-    /// Ready when the handshake is complete, even if the connection has ended since.
+    /// Becomes ready when the handshake is complete, even if the connection has ended since.
     pub fn poll_connected(&self, waker: &Waker) -> Poll<Result<(), Closed>> {
         self.cell().poll_connected(waker)
     }
 
-    /// Ready when the connection has ended.
+    /// Becomes ready when the connection has ended.
     pub fn poll_closed(&self, waker: &Waker) -> Poll<Closed> {
         self.cell().poll_closed(waker)
     }
 
-    /// Takes as much of `bytes` as there is space for.
+    /// Takes the part of `bytes` that fits.
     ///
     /// # Errors
     /// Fails if the stream was finished, or the connection has ended.
@@ -145,10 +145,10 @@ impl<R: Runtime> StreamHandle<R> {
         result
     }
 
-    /// Returns the next received bytes, at most `len_max`; `None` at the end of the peer's stream.
+    /// Returns up to `len_max` received bytes; `None` at the end of the peer's stream.
     ///
     /// # Errors
-    /// Fails if the connection has ended before the peer's stream has.
+    /// Fails if the connection ended before the peer's stream.
     pub fn poll_read(&self, len_max: usize, waker: &Waker) -> Poll<Result<Option<Bytes>, Closed>> {
         let result = self.cell().poll_read(len_max, waker);
         if result.is_ready() && self.cell().shared.has_todo() {
@@ -157,7 +157,7 @@ impl<R: Runtime> StreamHandle<R> {
         result
     }
 
-    /// Ends the stream to the peer, after everything that was written.
+    /// Ends our stream after all written data.
     pub fn finish(&self) {
         self.cell().request(|state| state.is_finished = true);
         self.kick(Flush::Now);
@@ -169,19 +169,19 @@ impl<R: Runtime> StreamHandle<R> {
         self.kick(Flush::Now);
     }
 
-    /// Sets whether a small segment waits while others are outstanding (Nagle's algorithm).
+    /// Sets whether small segments wait while others are outstanding (Nagle's algorithm).
     pub fn set_nagle(&self, nagle: bool) {
         self.cell().request(|state| state.nagle = Some(nagle));
         self.kick(Flush::Now);
     }
 
-    /// Sets when a silent peer is probed; `None`: never.
+    /// Sets the keep-alive schedule; `None` disables probes.
     pub fn set_keep_alive(&self, keep_alive: Option<KeepAlive>) {
         self.cell().request(|state| state.keep_alive = Some(keep_alive));
         self.kick(Flush::Now);
     }
 
-    /// Sets the code point of differentiated services (RFC 2474) of the packets that leave from now on.
+    /// Sets the differentiated services code point (RFC 2474) of all packets from now on.
     ///
     /// # Panics
     /// Panics if it has more than six bits.

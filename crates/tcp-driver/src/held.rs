@@ -1,4 +1,4 @@
-//! The calls of the driver about SYNs that a transparent stack holds until the application has decided.
+//! Driver calls about SYNs that a transparent stack holds until the application has decided.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::protocol::Tcp;
 use crate::transparent::{Decision, Held};
 
 impl Tcp {
-    /// Takes a SYN that may begin a connection, if the stack is transparent.
+    /// Holds a SYN that may begin a connection, if the stack is transparent.
     pub(crate) fn hold_syn(&mut self, socket: usize, batch: Received, arrival: &Arrival) -> Begun<Self> {
         let Some(held) = &mut self.held else { return Begun::Nothing };
         let is_held = held.hold(socket, batch, arrival);
@@ -51,7 +51,8 @@ impl Tcp {
                 if dscp != 0 {
                     connection.set_dscp(dscp);
                 }
-                // The application has the handle already: it is in no queue of accepted connections.
+                // The application already has the handle, so the connection enters no queue of
+                // accepted connections.
                 let counters = Arc::clone(&self.counters);
                 let connection = TcpConnection::new(connection, Arc::clone(&cell), counters, socket, false);
                 return Begun::Connection(connection, cell);
@@ -70,7 +71,7 @@ impl Tcp {
         Begun::Nothing
     }
 
-    /// Tells the application's side whether these addresses and ports are the stack's.
+    /// Updates for the application's side whether these addresses and ports are the stack's.
     pub(crate) fn note_own(&self, tuple: &Tuple) {
         if let Some(held) = &self.held {
             held.shared.set_own(tuple, self.is_taken(tuple) || held.contains(tuple));

@@ -1,4 +1,4 @@
-//! [`TcpInfo`]: the state of a connection as an application sees it.
+//! [`TcpInfo`]: an application's view of the state of a connection.
 
 use tcp::{Connection, ReceiveStats, SendStats, State};
 use units::Duration;
@@ -9,21 +9,21 @@ use units::Duration;
 pub struct TcpInfo {
     /// The state of RFC 9293, section 3.3.2.
     pub state: State,
-    /// The smoothed round trip; a third of a second before it is measured.
+    /// Smoothed round trip; a third of a second before the first measurement.
     pub rtt: Duration,
-    /// The congestion window, bytes.
+    /// Congestion window in bytes.
     pub congestion_window: u64,
     /// Bytes in flight.
     pub in_flight: u64,
     /// Bytes of data in a full segment.
     pub segment: u64,
-    /// Bytes that were written and not yet sent.
+    /// Bytes written and not sent.
     pub unsent: u64,
-    /// Bytes that were received and wait in the connection for their reader.
+    /// Bytes received that wait in the connection for their reader.
     pub readable: u64,
-    /// Counters of what was sent.
+    /// Counters of the send half.
     pub sent: SendStats,
-    /// Counters of what was received.
+    /// Counters of the receive half.
     pub received: ReceiveStats,
 }
 

@@ -1,4 +1,4 @@
-//! [`Layers`]: the security layers of a stack, and how its packets are made.
+//! [`Layers`]: the security layers of a stack, and the creation of its packets.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use layers::{CipherLayer, DigestKey, DigestLayer, SharedSecret, Stack, digest};
 use tcp::{HeaderBelow, Plan, SuperPacket};
 use wire::ip::Protocol;
 
-/// The security layers of a stack. Both ends must have the same.
+/// The security layers of a stack. Both ends must use the same.
 #[derive(Debug, Clone)]
 pub struct Layers {
     stack: Stack,
@@ -36,14 +36,14 @@ impl HeaderBelow for Digest {
 }
 
 impl Layers {
-    /// The layers of `stack`, with keys from `secret`.
+    /// Creates the layers of `stack`, with keys from `secret`.
     pub fn new(stack: Stack, secret: SharedSecret) -> Self {
         let digest = stack.digest.map(|layer| Digest(secret.digest_key(layer)));
         Self { stack, secret, digest, record_len: PLAINTEXT_MAX, cuts: stack.digest.is_some() }
     }
 
-    /// Sets how many bytes of the application are in a record of the cipher, if they are there. Default:
-    /// 16 KiB, the most.
+    /// Sets the number of application bytes in a record of the cipher, if that many are available.
+    /// Default: 16 KiB, the maximum.
     ///
     /// # Panics
     /// Panics if it is not from 64 bytes to 16 KiB.
@@ -54,8 +54,8 @@ impl Layers {
         self
     }
 
-    /// Lets the stack cut packets and complete their checksums itself, also without a digest, although
-    /// the device could.
+    /// Makes the stack segment packets and complete their checksums itself, even without a digest
+    /// and if the device could do it.
     #[must_use]
     pub fn with_single_packets(mut self) -> Self {
         self.cuts = true;
@@ -67,12 +67,12 @@ impl Layers {
         self.stack
     }
 
-    /// The secret of both ends.
+    /// Returns the secret shared by both ends.
     pub const fn secret(&self) -> &SharedSecret {
         &self.secret
     }
 
-    /// Returns the number of bytes of the application in a record.
+    /// Returns the number of application bytes in a record.
     pub const fn record_len(&self) -> usize {
         self.record_len
     }
@@ -92,13 +92,13 @@ impl Layers {
         self.digest.as_ref().map(|digest| digest as &dyn HeaderBelow)
     }
 
-    /// Returns the number of bytes that the header between TCP and IP takes in each packet.
+    /// Returns the length in bytes of the header between TCP and IP in each packet.
     pub fn below_len(&self) -> usize {
         self.digest.as_ref().map_or(0, HeaderBelow::header_len)
     }
 }
 
-/// Returns the number of bytes that AES-128-GCM encrypts, with the instructions of a processor, in
+/// Returns the number of bytes that AES-128-GCM encrypts, with processor instructions for it, in
 /// the time in which this cipher encrypts one.
 pub(crate) const fn cipher_work(layer: CipherLayer) -> usize {
     match layer {
@@ -109,8 +109,8 @@ pub(crate) const fn cipher_work(layer: CipherLayer) -> usize {
     }
 }
 
-/// Returns the number of bytes that AES-128-GCM encrypts in the time in which this digest is
-/// computed over one.
+/// Returns the number of bytes that AES-128-GCM encrypts in the time in which this digest covers
+/// one.
 const fn digest_work(layer: DigestLayer) -> usize {
     match layer {
         DigestLayer::Blake3 => 2,

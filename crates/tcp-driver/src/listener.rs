@@ -1,4 +1,4 @@
-//! [`ListenerHandle`]: a listening port as an application uses it.
+//! [`ListenerHandle`]: an application's view of a listening port.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -7,8 +7,8 @@ use crate::application::TcpShared;
 use crate::handle::{Runtime, StreamHandle};
 use crate::listeners::{Listen, ListenError, ListeningPorts, Port};
 
-/// A port that accepts connections, until the last clone is dropped. Peers that were not accepted until
-/// then are reset.
+/// A port that accepts connections, until the last clone is dropped. Peers not accepted by then are
+/// reset.
 pub struct ListenerHandle<R: Runtime> {
     guard: Arc<Guard<R>>,
 }
@@ -22,14 +22,14 @@ impl<R: Runtime> Clone for ListenerHandle<R> {
 struct Guard<R: Runtime> {
     ports: Arc<ListeningPorts>,
     port: Arc<Port>,
-    /// Of any driver of the stack: they have one queue for the port.
+    /// State shared with any driver of the stack: they have one queue for the port.
     shared: Arc<TcpShared>,
     runtime: R,
 }
 
 impl<R: Runtime> Guard<R> {
     fn close(&self) {
-        // First, so that no connection begins that cannot be accepted.
+        // This comes first, so that no connection begins that cannot be accepted.
         self.ports.remove(&self.port);
         for cell in self.shared.common.close_queue(self.port.queue) {
             cell.note_accepted();
@@ -45,8 +45,8 @@ impl<R: Runtime> Drop for Guard<R> {
 }
 
 impl<R: Runtime> ListenerHandle<R> {
-    /// Listens on `port` of a stack; zero lets the stack choose. `ports` are those of its drivers, of which
-    /// `shared` is that of any.
+    /// Listens on `port` of a stack; zero lets the stack choose. `ports` belongs to the stack's
+    /// drivers; `shared` belongs to any one of them.
     ///
     /// # Errors
     /// Fails if the port has a listener, or the stack is closed.
@@ -67,7 +67,7 @@ impl<R: Runtime> ListenerHandle<R> {
         self.guard.port.port
     }
 
-    /// What runs its stack.
+    /// Returns the runner of its stack.
     pub fn runtime(&self) -> &R {
         &self.guard.runtime
     }
@@ -78,7 +78,7 @@ impl<R: Runtime> ListenerHandle<R> {
         StreamHandle::poll_accept(&self.guard.runtime, &self.guard.shared, &self.guard.port, waker)
     }
 
-    /// Accepts no more connections, and resets the peers that were not accepted. Repeated calls have no
+    /// Stops accepting connections, and resets the peers not accepted yet. Repeated calls have no
     /// effect.
     pub fn close(&self) {
         self.guard.close();

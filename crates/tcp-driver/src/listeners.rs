@@ -18,24 +18,25 @@ use units::Instant;
 
 use crate::application::TcpShared;
 
-/// The first port that a stack chooses itself (RFC 6335, section 6).
+/// First port that a stack chooses itself (RFC 6335, section 6).
 const DYNAMIC_FIRST: u16 = 49_152;
 
-/// What a listening port bounds.
+/// Limits of a listening port.
 ///
 /// Begin with the default, and set others with the `with_` methods.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Listen {
-    /// Connections whose handshake is not complete, at most. Beyond it SYNs are answered with cookies,
-    /// which keep nothing, but say less of what the peer offers. Default: 256; each takes about 3 KB.
+    /// Limit on connections with an incomplete handshake. Beyond it SYNs are answered with cookies,
+    /// which need no memory, but keep less of the peer's offer. Default: 256; each takes about 3
+    /// KB.
     pub half_open_max: usize,
-    /// Connected peers that the application has not accepted. From then on, SYNs and the last segments of
-    /// handshakes with cookies are dropped, so that peers try again. Connections that are half-open then
-    /// are still completed. Default: 1024.
+    /// Limit on connected peers that the application has not accepted. Beyond it, SYNs and the last
+    /// segments of handshakes with cookies are dropped, so that peers try again. Connections that
+    /// are already half-open are still completed. Default: 1024.
     pub backlog: usize,
-    /// The key of digests that each segment of all peers carries (RFC 2385). Segments without a right one
-    /// are dropped. Default: none, and segments with one are dropped.
+    /// Key of the digests that each segment of all peers carries (RFC 2385). Segments without a
+    /// correct digest are dropped. Default: none; segments with a digest are dropped.
     pub md5: Option<Md5Key>,
 }
 
@@ -65,7 +66,7 @@ impl Listen {
     }
 }
 
-/// Why a port does not listen.
+/// Reason why a port does not listen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ListenError {
@@ -89,16 +90,16 @@ impl fmt::Display for ListenError {
 
 impl std::error::Error for ListenError {}
 
-/// A port that accepts connections, as the drivers and the handles of its stack share it.
+/// A port that accepts connections, shared by the drivers and the handles of its stack.
 #[derive(Debug)]
 pub struct Port {
-    /// Of its queue of connections: another one of the same port has another.
+    /// Number of its queue of connections: a later listener on the same port has a different one.
     pub(crate) queue: u64,
     pub(crate) port: u16,
     bounds: Listen,
-    /// Connections whose handshake is not complete.
+    /// Number of connections with an incomplete handshake.
     half_open: AtomicUsize,
-    /// Connected peers that wait for the application. Their cells count it.
+    /// Number of connected peers that wait for the application. Their cells count it.
     waiting: AtomicUsize,
 }
 
@@ -112,7 +113,7 @@ impl Port {
         self.half_open.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A half-open connection is complete, or was given up.
+    /// Records that a half-open connection was completed or given up.
     pub(crate) fn on_half_open_left(&self) {
         let before = self.half_open.fetch_sub(1, Ordering::Relaxed);
         debug_assert!(before > 0, "it was counted");
@@ -128,24 +129,25 @@ impl Port {
     }
 }
 
-/// The ports of a stack that accept connections. Its drivers and handles share them.
+/// Ports of a stack that accept connections. Its drivers and handles share them.
 #[derive(Debug, Default)]
 pub struct ListeningPorts {
     table: Mutex<Ports>,
-    /// One more for each change of the table. Drivers have copies of it, so that a flood takes no lock.
+    /// Version of the table, incremented at each change. Drivers have copies of it, so that a flood
+    /// takes no lock.
     version: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Ports {
     by_port: BTreeMap<u16, Arc<Port>>,
-    /// Queues that were used.
+    /// Number of queues used.
     queues: u64,
 }
 
 impl ListeningPorts {
-    /// Accepts connections to `port`, within these bounds; zero lets the stack choose. `shared` is that of any
-    /// of its drivers.
+    /// Accepts connections to `port` within these limits; zero lets the stack choose. `shared`
+    /// belongs to any of its drivers.
     ///
     /// # Errors
     /// Fails if the port has a listener, none is free, or the stack is closed.
@@ -158,7 +160,7 @@ impl ListeningPorts {
         Err(ListenError::Closed)
     }
 
-    /// Accepts connections to `port`, within these bounds; zero lets the stack choose.
+    /// Accepts connections to `port` within these limits; zero lets the stack choose.
     fn add(&self, port: u16, bounds: Listen) -> Result<Arc<Port>, ListenError> {
         let mut table = lock(&self.table);
         let port = match port {
@@ -177,7 +179,7 @@ impl ListeningPorts {
         Ok(added)
     }
 
-    /// Accepts no more connections.
+    /// Stops accepting connections.
     pub(crate) fn remove(&self, port: &Arc<Port>) {
         let mut table = lock(&self.table);
         if table.by_port.get(&port.port).is_some_and(|known| Arc::ptr_eq(known, port)) {
@@ -187,25 +189,25 @@ impl ListeningPorts {
     }
 }
 
-/// The listening ports as one driver knows them.
+/// One driver's view of the listening ports.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
     ports: Arc<ListeningPorts>,
-    /// A copy of the table, of this version.
+    /// Copy of this version of the table.
     by_port: BTreeMap<u16, Arc<Port>>,
     version: u64,
-    /// A cookie that was sent may come back until then.
+    /// Time until which a sent cookie may come back.
     cookies_until: Option<Instant>,
 }
 
-/// What happens to a SYN.
+/// Verdict on a SYN.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// It begins a connection.
+    /// The SYN begins a connection.
     Connection,
-    /// It is answered with a cookie.
+    /// The SYN is answered with a cookie.
     Cookie,
-    /// It is dropped, because the application does not accept.
+    /// The SYN is dropped, because the application does not accept.
     Full,
 }
 
@@ -214,13 +216,13 @@ impl Listeners {
         Self { ports, ..Self::default() }
     }
 
-    /// Takes changes of the table. Called before each packet that belongs to no connection.
+    /// Copies changes of the table. Called before each packet that belongs to no connection.
     pub(crate) fn refresh(&mut self) {
         let version = self.ports.version.load(Ordering::Acquire);
         if version != self.version {
             let table = lock(&self.ports.table);
             self.by_port.clone_from(&table.by_port);
-            // No change happens while the table is locked.
+            // The table does not change while it is locked.
             self.version = self.ports.version.load(Ordering::Acquire);
         }
     }
@@ -238,8 +240,8 @@ impl Listeners {
         self.cookies_until.is_some()
     }
 
-    /// What happens to a SYN to `port`, which listens. `is_busy`: the driver has many half-open
-    /// connections of all ports.
+    /// Returns the verdict on a SYN to the listening `port`. `is_busy`: the driver has many
+    /// half-open connections of all ports.
     pub(crate) fn admission(&self, port: u16, is_busy: bool) -> Admission {
         let Some(port) = self.get(port) else { return Admission::Full };
         if !port.has_space() {
@@ -265,7 +267,7 @@ impl Listeners {
         self.cookies_until = Some(now + tcp::COOKIE_LIFETIME);
     }
 
-    /// Returns whether a cookie that was sent may still come back.
+    /// Returns whether a sent cookie may still come back.
     pub(crate) fn awaits_cookies(&mut self, now: Instant) -> bool {
         self.cookies_until = self.cookies_until.filter(|until| now < *until);
         self.cookies_until.is_some()
@@ -326,7 +328,7 @@ mod tests {
         ports.remove(&first);
         let second = ports.add(80, Listen::default()).unwrap();
         assert_ne!(first.queue, second.queue);
-        // A listener that was closed before does not close the new one.
+        // A listener closed before does not close the new one.
         ports.remove(&first);
         listeners.refresh();
         assert!(listeners.contains(80));

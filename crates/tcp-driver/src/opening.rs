@@ -11,9 +11,10 @@ use crate::application::{TcpCell, TcpShared};
 use crate::handle::{Runtime, StreamHandle};
 use crate::transparent::{Decision, Opening, Transparent};
 
-/// A peer's attempt to connect: the stack has its SYN, and has not answered. One of
-/// [`accept`](Self::accept), [`refuse`](Self::refuse), [`report_unreachable`](Self::report_unreachable)
-/// and [`ignore`](Self::ignore) decides. Dropping it ignores the peer.
+/// A peer's attempt to connect: the stack has its SYN, and has not answered. The application
+/// decides by calling [`accept`](Self::accept), [`refuse`](Self::refuse),
+/// [`report_unreachable`](Self::report_unreachable) or [`ignore`](Self::ignore). Dropping it
+/// ignores the peer.
 #[must_use = "dropping it leaves the peer without an answer"]
 pub struct OpeningHandle<R: Runtime> {
     runtime: R,
@@ -24,8 +25,7 @@ pub struct OpeningHandle<R: Runtime> {
 }
 
 impl<R: Runtime> OpeningHandle<R> {
-    /// Returns the next attempt, in the order in which they came. Returns `None` if the stack is
-    /// closed.
+    /// Returns the next attempt, in order of arrival. Returns `None` if the stack is closed.
     pub fn poll_next(
         runtime: &R,
         shared: &Arc<TcpShared>,
@@ -43,17 +43,17 @@ impl<R: Runtime> OpeningHandle<R> {
         self.opening.tuple.remote
     }
 
-    /// Returns where the peer wants to connect to.
+    /// Returns the address that the peer wants to connect to.
     pub const fn destination(&self) -> SocketAddr {
         self.opening.tuple.local
     }
 
-    /// Returns whether the peer asks for explicit congestion notification.
+    /// Returns whether the peer offers explicit congestion notification.
     pub const fn asks_for_ecn(&self) -> bool {
         self.opening.asks_for_ecn
     }
 
-    /// Returns the code point of differentiated services of the SYN (RFC 2474).
+    /// Returns the differentiated services code point of the SYN (RFC 2474).
     pub const fn dscp(&self) -> u8 {
         self.opening.dscp
     }
@@ -64,8 +64,8 @@ impl<R: Runtime> OpeningHandle<R> {
         self.accept_with_dscp(0)
     }
 
-    /// As [`accept`](Self::accept), with this code point of differentiated services in all packets, from the
-    /// answer on. [`StreamHandle::set_dscp`] changes it.
+    /// Does the same as [`accept`](Self::accept), with this differentiated services code point in
+    /// all packets from the answer on. [`StreamHandle::set_dscp`] changes it.
     ///
     /// # Panics
     /// Panics if it has more than six bits.
@@ -76,17 +76,17 @@ impl<R: Runtime> OpeningHandle<R> {
         StreamHandle::new(cell, self.runtime.clone())
     }
 
-    /// Resets the peer: its connection is refused.
+    /// Resets the peer, so that its connection is refused.
     pub fn refuse(mut self) {
         self.decide(Decision::Refuse);
     }
 
-    /// Tells the peer that the host cannot be reached.
+    /// Reports to the peer that the host is unreachable.
     pub fn report_unreachable(mut self) {
         self.decide(Decision::Unreachable);
     }
 
-    /// Leaves the peer without an answer. It tries again, as another attempt, until it gives up.
+    /// Leaves the peer without an answer. It retries, as another attempt, until it gives up.
     pub fn ignore(mut self) {
         self.decide(Decision::Ignore);
     }

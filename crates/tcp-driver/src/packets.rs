@@ -1,4 +1,4 @@
-//! Packets of a device: received ones, plans, and jobs that open.
+//! Packets of a device: received ones, plans, and jobs that open packets.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,27 +18,27 @@ use crate::signature::Signature;
 #[derive(Debug, Clone, Default)]
 pub struct Received {
     packet: Bytes,
-    /// For a super-packet, bytes of data in each of its packets.
+    /// Bytes of data in each packet of a super-packet.
     segment: Option<usize>,
     /// See [`Received::new`].
     is_verified: bool,
-    /// The digest between TCP and IP was verified.
+    /// Whether the digest between TCP and IP was verified.
     is_digest_verified: bool,
     content: Content,
 }
 
-/// What a packet holds, as far as its route depends on it.
+/// Contents of a packet, as far as its route depends on them.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Content {
-    /// A segment, whose checksum is not verified yet.
+    /// A segment whose checksum is not verified yet.
     Segment(SegmentHead),
-    /// A report about a segment of ours.
+    /// A report about one of our segments.
     Error(IcmpError),
-    /// A part of a packet.
+    /// A fragment of a packet.
     Fragment(Ends),
     /// Another packet.
     Other(Ends),
-    /// Nothing that is processed, and why.
+    /// A packet that is not processed, and the reason.
     Dropped(Count),
     /// Nothing at all.
     #[default]
@@ -53,8 +53,8 @@ pub(crate) struct Ends {
 }
 
 impl Received {
-    /// Takes a packet and parses its IP headers. `segment`: for a super-packet, bytes of data in each of
-    /// its packets. `is_verified`: the device vouches for the checksum of the transport, or it is not
+    /// Takes a packet and parses its IP headers. `segment`: bytes of data in each packet of a
+    /// super-packet. `is_verified`: the device vouches for the transport's checksum, or it is not
     /// computed yet.
     pub fn new(packet: Bytes, segment: Option<usize>, is_verified: bool) -> Self {
         let content = Content::of(&packet);
@@ -66,7 +66,7 @@ impl Received {
         &self.packet
     }
 
-    /// For a super-packet, bytes of data in each of its packets.
+    /// Returns the bytes of data in each packet of a super-packet.
     pub(crate) const fn segment(&self) -> Option<usize> {
         self.segment
     }
@@ -80,8 +80,8 @@ impl Received {
         &self.content
     }
 
-    /// Verifies what needs no connection, and notes it: the digest between TCP and IP, and the checksum.
-    /// What is wrong is found again when the packet is opened, which says so.
+    /// Verifies and records the checks that need no connection: the digest between TCP and IP, and
+    /// the checksum. A failure is found again, and reported, when the packet is opened.
     pub(crate) fn verify_early(&mut self, layers: Option<&Layers>) {
         let Content::Segment(head) = &self.content else { return };
         self.is_digest_verified = self.verify(head, layers).is_ok();
@@ -118,7 +118,8 @@ impl Received {
 }
 
 impl Received {
-    /// Returns whether the segment has the right digest of RFC 2385, or has and needs none.
+    /// Returns whether the segment has the correct digest of RFC 2385, or neither has nor needs
+    /// one.
     fn is_authentic(&self, head: &SegmentHead, arrival: &Arrival, signature: Option<&Signature>) -> bool {
         match signature {
             None => arrival.header.options.md5.is_none(),
@@ -126,7 +127,7 @@ impl Received {
         }
     }
 
-    /// Verifies the digest between TCP and IP, or that there is none if the stack has none.
+    /// Verifies the digest between TCP and IP, or its absence if the stack has none.
     fn verify(&self, head: &SegmentHead, layers: Option<&Layers>) -> Result<(), DigestError> {
         match layers.and_then(Layers::digest) {
             None if head.is_authenticated => Err(DigestError::NotOurs),
@@ -149,8 +150,8 @@ impl Content {
                 return Self::Dropped(if is_sum { Count::WrongChecksums } else { Count::Malformed });
             }
         };
-        // Packets of any protocol (RFC 1122, section 3.2.1.3; RFC 9293, MUST-63). Whether a segment
-        // comes from this host is seen when its route is known.
+        // Applies to packets of any protocol (RFC 1122, section 3.2.1.3; RFC 9293, MUST-63).
+        // Whether a segment comes from this host is determined when its route is known.
         let is_own = |head: &Result<SegmentHead, _>| head.is_err() && ip.source == ip.destination;
         let head = SegmentHead::of(&ip);
         if !is_valid_source(ip.source, ip.destination) || is_own(&head) {
@@ -166,16 +167,16 @@ impl Content {
     }
 }
 
-/// What a packet holds for a connection.
+/// A packet's contents for a connection.
 #[derive(Debug, Default)]
 pub(crate) enum Opened {
     /// A segment.
     Segment(Arrival),
-    /// A report about a segment of ours.
+    /// A report about one of our segments.
     Error(IcmpError),
     /// A segment whose digest between TCP and IP is missing, wrong or unexpected.
     Unauthentic,
-    /// Nothing that is processed, and why.
+    /// A packet that is not processed, and the reason.
     Dropped(Count),
     /// Something else, or nothing.
     #[default]
@@ -191,24 +192,25 @@ impl Batch for Received {
         self.segment.map_or(1, |segment| self.packet.len().div_ceil(segment.max(1)))
     }
 
-    /// All of it: a super-packet belongs to one connection.
+    /// Takes all of it: a super-packet belongs to one connection.
     fn split_front(&mut self, len_bytes: usize) -> Self {
         debug_assert_eq!(len_bytes, self.packet.len());
         std::mem::take(self)
     }
 }
 
-/// A [plan](tcp::Plan) and the device that it leaves through.
+/// A [plan](tcp::Plan) and its outgoing device.
 #[derive(Debug, Default)]
 pub struct SegmentPlan {
     pub(crate) plan: tcp::Plan,
     pub(crate) socket: usize,
-    /// Those of the stack.
+    /// Layers of the stack.
     layers: Option<Arc<Layers>>,
 }
 
 impl SegmentPlan {
-    /// All plans of a driver have the layers of its stack, so that a reused one has them.
+    /// Sets the layers, unless a reused plan has them already: all plans of a driver have the
+    /// layers of its stack.
     pub(crate) fn set_layers(&mut self, layers: Option<&Arc<Layers>>) {
         if self.layers.is_none() {
             self.layers = layers.cloned();
@@ -227,7 +229,7 @@ impl Plan for SegmentPlan {
         self.plan.segment_count()
     }
 
-    /// A plan is one super-packet.
+    /// Returns true: a plan is one super-packet.
     fn is_full(&self, _packets_max: usize) -> bool {
         true
     }
@@ -250,7 +252,8 @@ pub struct OpenSegment {
 }
 
 impl OpenSegment {
-    /// All jobs of a driver have the layers of its stack. The signature is that of a connection.
+    /// Begins a job; all jobs of a driver have the layers of its stack. The signature belongs to a
+    /// connection.
     pub(crate) fn begin(&mut self, layers: Option<&Arc<Layers>>, signature: Option<&Arc<Signature>>) {
         self.signature = signature.cloned();
         if self.layers.is_none() {

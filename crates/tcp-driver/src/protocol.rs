@@ -1,5 +1,5 @@
-//! [`Tcp`]: the state of a stack that belongs to no connection: routes, listening ports, connections
-//! in TIME-WAIT, and answers to packets that belong to no connection.
+//! [`Tcp`]: the state of a stack that belongs to no connection: routes, listening ports,
+//! connections in TIME-WAIT, and answers to packets without a connection.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -29,19 +29,21 @@ use crate::time_wait::TimeWaits;
 use crate::transparent::{HeldSyns, Transparent};
 use crate::udp::UdpHost;
 
-/// Connections in TIME-WAIT, at most; beyond it the oldest is forgotten. Each takes about 200 bytes.
+/// Limit on connections in TIME-WAIT; beyond it the oldest is forgotten. Each takes about 200
+/// bytes.
 const TIME_WAIT_MAX: usize = 65_536;
 
-/// Resets and ICMP messages in a period, at most: they answer a flood of packets, not each of them.
+/// Limit on resets and ICMP messages in a period: a flood of packets is answered, but not each of
+/// them.
 const ANSWERS_MAX: u32 = 1000;
 const ANSWER_PERIOD: Duration = Duration::from_secs(1);
 
-/// An address of this host, and the device that it belongs to.
+/// An address of this host, and its device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalAddress {
     /// The address.
     pub ip: IpAddr,
-    /// The index of the device.
+    /// Index of the device.
     pub device: usize,
 }
 
@@ -52,16 +54,16 @@ pub struct Tcp {
     secret: HostSecret,
     layers: Option<Arc<Layers>>,
     addresses: Vec<LocalAddress>,
-    /// The directed broadcast addresses of its networks.
+    /// Directed broadcast addresses of its networks.
     broadcasts: Vec<IpAddr>,
     shard: Shard,
     listeners: Listeners,
-    /// If it is transparent.
+    /// Held SYNs of a transparent stack.
     pub(crate) held: Option<HeldSyns>,
     pub(crate) counters: Arc<HostCounters>,
     by_tuple: Table<ConnectionKey>,
     by_key: BTreeMap<ConnectionKey, Known>,
-    /// One more for each outgoing connection.
+    /// Counter of outgoing connections.
     connect_counter: u32,
     time_waits: TimeWaits,
     fragments: Fragments,
@@ -71,21 +73,21 @@ pub struct Tcp {
     pub(crate) plan: Plan,
 }
 
-/// What was done with a segment that belongs to no connection.
+/// Outcome for a segment without a connection.
 #[expect(clippy::large_enum_variant, reason = "taken apart at once")]
 enum Taken {
-    /// It begins a connection.
+    /// The segment begins a connection.
     Connection(tcp::Connection),
     /// The answer is in `plan`.
     Answer,
     Nothing,
 }
 
-/// A connection, as the protocol knows it.
+/// The protocol's record of a connection.
 #[derive(Debug)]
 struct Known {
     tuple: Tuple,
-    /// The port among whose half-open connections it counts.
+    /// Port whose half-open connections include it.
     half_open_of: Option<Arc<Port>>,
 }
 
@@ -115,44 +117,45 @@ impl Tcp {
         }
     }
 
-    /// Accepts connections to these ports, which drivers of one stack share.
+    /// Accepts connections to these ports, shared by the drivers of one stack.
     #[must_use]
     pub fn with_listening(mut self, ports: Arc<ListeningPorts>) -> Self {
         self.listeners = Listeners::new(ports);
         self
     }
 
-    /// Tells the stack the networks of its devices: packets from their directed broadcast addresses are
-    /// dropped, and there is no connection to these.
+    /// Sets the networks of its devices: packets from their directed broadcast addresses are
+    /// dropped, and connections to these are impossible.
     #[must_use]
     pub fn with_networks(mut self, networks: &[Prefix]) -> Self {
         self.broadcasts = networks.iter().filter_map(Prefix::directed_broadcast).map(IpAddr::V4).collect();
         self
     }
 
-    /// Makes the stack transparent: it has all addresses, on its first device, and the application decides
-    /// about each SYN. It has no security layers and one driver.
+    /// Makes the stack transparent: it has all addresses, on its first device, and the application
+    /// decides about each SYN. It has no security layers and one driver.
     #[must_use]
     pub fn with_transparent(mut self, transparent: Arc<Transparent>) -> Self {
         self.held = Some(HeldSyns::new(transparent, self.secret.table_key()));
         self
     }
 
-    /// Only the connections of this shard are its own: the other drivers of the stack have the others.
+    /// Limits the stack to the connections of this shard: the other drivers of the stack have the
+    /// others.
     #[must_use]
     pub const fn with_shard(mut self, shard: Shard) -> Self {
         self.shard = shard;
         self
     }
 
-    /// Gives the stack these UDP ports, which drivers of one stack share.
+    /// Gives the stack these UDP ports, shared by the drivers of one stack.
     #[must_use]
     pub fn with_udp(mut self, udp: Arc<UdpHost>) -> Self {
         self.udp = udp;
         self
     }
 
-    /// Counts in `counters`, which drivers of one stack share.
+    /// Counts in `counters`, shared by the drivers of one stack.
     #[must_use]
     pub fn with_counters(mut self, counters: Arc<HostCounters>) -> Self {
         self.counters = counters;
@@ -173,24 +176,24 @@ impl Tcp {
             || self.held.is_some() && !is_group(ip) && !ip.is_unspecified()
     }
 
-    /// Returns whether packets from a host outside may have this source, as far as the stack's own
-    /// addresses and networks tell.
+    /// Returns whether packets from outside may have this source, judging by the stack's own
+    /// addresses and networks.
     fn is_foreign_host(&self, source: IpAddr) -> bool {
         !self.broadcasts.contains(&source) && !self.addresses.iter().any(|address| address.ip == source)
     }
 
-    /// Returns the route of a packet that is dropped, which is counted.
+    /// Counts a dropped packet, and returns its route.
     fn dropped(&self, reason: Count) -> Route {
         self.counters.add(reason);
         Route::Unknown
     }
 
-    /// Returns the device of an address of the stack; the first one if it is none.
+    /// Returns the device of an address of the stack; otherwise the first device.
     fn device_of(&self, ip: Option<IpAddr>) -> usize {
         self.addresses.iter().find(|address| Some(address.ip) == ip).map_or(0, |address| address.device)
     }
 
-    /// Returns the next datagram that leaves, and its device.
+    /// Takes the next outgoing datagram, and returns its device.
     fn poll_datagram(&mut self, out: &mut SuperPacket) -> Option<usize> {
         loop {
             let packet = self.udp.pop_outgoing()?;
@@ -206,7 +209,7 @@ impl Tcp {
         self.by_tuple.contains(tuple) || self.time_waits.contains(tuple)
     }
 
-    /// Returns the local address and port of a connection to `remote` from `device`.
+    /// Chooses the local address and port of a connection to `remote` from `device`.
     fn choose_local(&mut self, wanted: Option<SocketAddr>, remote: SocketAddr, device: usize) -> Option<Tuple> {
         let suits = |address: &&LocalAddress| address.device == device && address.ip.is_ipv4() == remote.is_ipv4();
         let ip = match wanted.map(|wanted| wanted.ip()).filter(|ip| !ip.is_unspecified()) {
@@ -216,7 +219,8 @@ impl Tcp {
         let tuple = |port| Tuple { local: (ip, port).into(), remote };
         if let Some(port) = wanted.map(|wanted| wanted.port()).filter(|port| *port != 0) {
             let tuple = tuple(port);
-            // A transparent stack speaks for a host that has chosen the port, and has its own TIME-WAIT.
+            // A transparent stack acts for a host that has chosen the port, and has its own
+            // TIME-WAIT.
             let is_free = if self.held.is_some() { !self.by_tuple.contains(&tuple) } else { !self.is_taken(&tuple) };
             return Some(tuple).filter(|tuple| self.shard.owns(tuple) && is_free);
         }
@@ -244,12 +248,12 @@ impl Tcp {
         }
     }
 
-    /// That of connections to the port that a segment is for.
+    /// Returns the configuration of connections to the destination port of a segment.
     fn config_of(&self, arrival: &Arrival) -> Arc<TcpConfig> {
         self.config_with(self.listeners.md5(arrival.tuple.local.port()))
     }
 
-    /// What verifies a segment of no connection.
+    /// Returns the verifier of a segment without a connection.
     fn signature_of(&self, batch: &Received) -> Option<Signature> {
         let Content::Segment(head) = batch.content() else { return None };
         let key = match self.time_waits.get(&head.tuple) {
@@ -259,7 +263,7 @@ impl Tcp {
         key.map(Signature::new)
     }
 
-    /// Returns whether this SYN begins a connection: its port listens, and a connection in
+    /// Returns whether this SYN begins a connection: its port listens, and any connection in
     /// TIME-WAIT gives way.
     fn begins(&self, now: Instant, arrival: &Arrival) -> bool {
         let gives_way = |time_wait: &TimeWait| time_wait.may_be_replaced(now, arrival);
@@ -268,15 +272,14 @@ impl Tcp {
             && self.time_waits.get(&arrival.tuple).is_none_or(gives_way)
     }
 
-    /// Returns whether a segment of no connection with these addresses and ports comes to a port
-    /// that listens.
+    /// Returns whether a segment without a connection is addressed to a listening port.
     fn listens(&self, tuple: &Tuple) -> bool {
         self.held.is_some() || self.listeners.contains(tuple.local.port())
     }
 
-    /// Returns whether a packet that comes from outside says that this host has sent it, which it
-    /// has not, or that a whole network has: RFC 1122, section 3.2.1.3, lets no host answer it. A
-    /// connection of the stack to itself has both directions here.
+    /// Returns whether the source of a packet from outside is this host, which has not sent it, or
+    /// a whole network: RFC 1122, section 3.2.1.3, forbids any host to answer it. A connection of
+    /// the stack to itself has both directions here.
     fn is_forged(&self, tuple: &Tuple) -> bool {
         let source = tuple.remote.ip();
         let is_invalid = source == tuple.local.ip() || !self.is_foreign_host(source);
@@ -314,8 +317,8 @@ impl Tcp {
         tcp::Connection::accept(now, self.config_of(arrival), arrival, initial, offset)
     }
 
-    /// Begins a connection with the last segment of a handshake with a cookie, or answers a segment of no
-    /// connection.
+    /// Begins a connection with the last segment of a handshake with a cookie, or answers a segment
+    /// without a connection.
     fn take_other(&mut self, now: Instant, arrival: &Arrival) -> Taken {
         let port = arrival.tuple.local.port();
         let may_be_cookie = arrival.is_acknowledging()
@@ -336,8 +339,9 @@ impl Tcp {
                     self.counters.add(Count::BacklogDrops);
                     return Taken::Nothing;
                 }
-                // The segments before it may be lost, which would have begun the connection. Its sender
-                // repeats them, and a reset would end a connection that it believes complete.
+                // The segments before it, which would have begun the connection, may be lost. Its
+                // sender repeats them, and a reset would end a connection that it believes
+                // complete.
                 None if !arrival.data.is_empty() => {
                     self.counters.add(Count::Unwanted);
                     return Taken::Nothing;
@@ -357,8 +361,9 @@ impl Tcp {
         may
     }
 
-    /// Counts a segment whose digest between TCP and IP is not right. A stack without digests answers that it
-    /// does not know the protocol (RFC 1122, section 3.2.2.1); one with digests does not answer a stranger.
+    /// Counts a segment with an incorrect digest between TCP and IP. A stack without digests
+    /// answers that the protocol is unknown (RFC 1122, section 3.2.2.1); one with digests does not
+    /// answer a stranger.
     fn refuse_unauthentic(&mut self, now: Instant, batch: &Received, out: &mut SuperPacket) -> bool {
         self.counters.add(Count::UnauthenticSegments);
         let has_digest = self.layers.as_ref().is_some_and(|layers| layers.digest().is_some());
@@ -366,7 +371,7 @@ impl Tcp {
         has_answer && self.fragments.divide(self.config.mtu, out)
     }
 
-    /// Counts packets that were not put together.
+    /// Counts packets that could not be reassembled.
     fn note_failures(&mut self) {
         match self.fragments.take_failures() {
             0 => {}
@@ -374,7 +379,7 @@ impl Tcp {
         }
     }
 
-    /// Counts a packet that nothing of the stack wants.
+    /// Counts a packet that nothing in the stack accepts.
     fn count_answer(&self, has_answer: bool) -> bool {
         self.counters.add(if has_answer { Count::Answered } else { Count::Unwanted });
         has_answer
@@ -388,7 +393,7 @@ impl Tcp {
         // RFC 9293, sections 3.10.7.1 and 3.10.7.2.
         let is_dropped = self.listens(&arrival.tuple) && listen::judge(arrival.header.flags) == Listening::Dropped;
         let has_answer = !is_dropped && self.may_answer(now) && tcp::reply::reset(arrival, &mut self.plan);
-        // Without a digest, the peer would not believe it.
+        // Without a digest, the peer would not accept it.
         self.plan.sign(self.listeners.md5(arrival.tuple.local.port()));
         self.count_answer(has_answer)
     }
@@ -414,7 +419,7 @@ impl Protocol for Tcp {
     }
 
     fn route(&self, batch: &Received) -> (usize, Route) {
-        // Whether its port listens is seen when it is taken.
+        // The listening state of its port is checked when it is processed.
         let begins = |head: &SegmentHead| head.is_opening() || head.is_acknowledging() && self.listeners.may_complete();
         let (tuple, begins) = match batch.content() {
             Content::Segment(head) => (&head.tuple, begins(head)),
@@ -582,7 +587,7 @@ impl Protocol for Tcp {
         match connection.take_route_change() {
             Some(RouteChange::Add { tuple, is_half_open }) => {
                 self.by_tuple.insert(tuple, key);
-                // Otherwise the old one would answer segments of the new one once that has ended.
+                // Otherwise the old one would answer segments of the new one after its end.
                 self.time_waits.end(&tuple);
                 self.note_own(&tuple);
                 let half_open_of = connection.port().filter(|_| is_half_open).map(Arc::clone);
@@ -615,7 +620,8 @@ impl Protocol for Tcp {
 
     fn reassemble(&mut self, now: Instant, _socket: usize, batch: Received) -> Option<Received> {
         let whole = self.fragments.take(now, &batch).inspect(|_| self.counters.add(Count::Reassembled));
-        // After the packet that it completes: what is counted as read is never less than the fates.
+        // It is counted after the packet that it completes, so that the number read is never less
+        // than that of the fates.
         self.counters.add(Count::Fragments);
         self.note_failures();
         whole

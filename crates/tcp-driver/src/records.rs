@@ -1,5 +1,5 @@
-//! `Records`: the cipher above TCP of one connection. The serial step numbers records and finds them
-//! in the received stream; [`RecordJob`]s seal and open them on any processor.
+//! `Records`: the cipher above TCP of one connection. The serial step numbers records and finds
+//! them in the received stream; [`RecordJob`]s seal and open them on any processor.
 //!
 //! ```text
 //!   cell ──▶ Seal ──▶ (any processor) ──▶ in order ──▶ connection.write
@@ -18,63 +18,63 @@ use tcp::{CloseReason, Connection, Read, WriteError};
 use crate::application::TcpCell;
 use crate::layers::{Layers, cipher_work};
 
-/// The work of a job. Passing a job on costs about a microsecond, and the fastest cipher takes four for
-/// so many bytes. With more, processors would share short transfers less evenly.
+/// Work of a job. Passing a job on costs about a microsecond, and the fastest cipher takes four for
+/// this many bytes. Larger jobs would spread short transfers less evenly over processors.
 const JOB_WORK: usize = 16 << 10;
 
-/// Returns the number of bytes of the application in a job, unless a single record is longer.
+/// Returns the number of application bytes in a job, unless a single record is longer.
 const fn job_len(layer: CipherLayer) -> usize {
     JOB_WORK / cipher_work(layer)
 }
 
-/// Limit of the bytes that are read from the connection at a time.
+/// Limit on the bytes read from the connection at a time.
 const READ_MAX: usize = 16 << 10;
 
 /// The cipher above TCP of a connection.
 pub(crate) struct Records {
     layers: Arc<Layers>,
     layer: CipherLayer,
-    /// Begins what this side sends.
+    /// Salt at the start of this side's stream.
     salt: Salt,
     sealing: Sealing,
     opening: Opening,
-    /// The last job was one that opens: those of both directions take turns.
+    /// Whether the last job was an opening one: the directions take turns.
     has_opened_last: bool,
 }
 
 #[derive(Default)]
 struct Sealing {
-    /// Known once the peer's sequence number is.
+    /// Key; known once the peer's sequence number is.
     key: Option<Arc<RecordKey>>,
-    /// The number of the next record.
+    /// Number of the next record.
     next: u64,
     /// Bytes of the records in jobs, for which the send buffer had space.
     in_jobs: usize,
-    /// Sealed records that the send buffer, which may have shrunk since, has no space for.
+    /// Sealed records for which the send buffer, which may have shrunk since, has no space.
     waiting: VecDeque<Bytes>,
-    /// The end record is in a job, sealed or sent.
+    /// Whether the end record is in a job, sealed or sent.
     has_ended: bool,
 }
 
 #[derive(Default)]
 struct Opening {
     reader: RecordReader,
-    /// Known once the peer's salt is.
+    /// Key; known once the peer's salt is.
     key: Option<Arc<RecordKey>>,
-    /// The number of the next record.
+    /// Number of the next record.
     next: u64,
-    /// Bytes of the application in jobs, at most.
+    /// Upper bound of the application bytes in jobs.
     in_jobs: usize,
-    /// The end record was found. It is not opened yet.
+    /// Whether the end record was found. It may not be opened yet.
     has_found_end: bool,
-    /// The FIN was read, behind the end record.
+    /// Whether the FIN was read, behind the end record.
     is_fin_read: bool,
 }
 
 /// Records to seal or to open.
 pub struct RecordJob {
     key: Arc<RecordKey>,
-    /// The number of the first record.
+    /// Number of the first record.
     first: u64,
     /// See [`cipher_work`].
     work_factor: usize,
@@ -83,11 +83,11 @@ pub struct RecordJob {
 
 enum Content {
     Seal {
-        /// Before the first record.
+        /// Salt to write before the first record.
         salt: Option<Salt>,
         pieces: Vec<Bytes>,
         len: usize,
-        /// Bytes of the application in the first record, and in each other one but the last.
+        /// Application bytes in the first record; the others have `record_len`, except the last.
         first_len: usize,
         record_len: usize,
         has_end: bool,
@@ -99,23 +99,23 @@ enum Content {
     },
 }
 
-/// What a [`RecordJob`] has made.
+/// Output of a [`RecordJob`].
 #[derive(Debug, Default)]
 pub struct RecordOutput {
     bytes: Vec<u8>,
     error: Option<RecordError>,
 }
 
-/// What has become of a finished job.
+/// Outcome of a finished job.
 pub(crate) enum Finished {
     Going,
-    /// The peer has.
+    /// The peer has ended its stream.
     PeerEnded,
     Failed(RecordError),
 }
 
 impl RecordJob {
-    /// Returns the number of bytes of the application, at most.
+    /// Returns an upper bound of the number of application bytes.
     pub fn data_len(&self) -> usize {
         match &self.content {
             Content::Seal { len, .. } | Content::Open { len, .. } => *len,
@@ -172,7 +172,8 @@ fn parts(pieces: &[Bytes], start: usize, end: usize) -> impl Iterator<Item = &[u
 }
 
 impl Records {
-    /// Returns `None` if the stack has no cipher. `salt` must differ from connection to connection.
+    /// Creates the state; returns `None` if the stack has no cipher. `salt` must be unique for each
+    /// connection.
     pub(crate) fn new(layers: Option<&Arc<Layers>>, salt: impl FnOnce() -> Salt) -> Option<Box<Self>> {
         let layers = Arc::clone(layers?);
         let layer = layers.stack().cipher?;
@@ -183,7 +184,7 @@ impl Records {
     /// Returns the next job.
     ///
     /// # Errors
-    /// Fails if the peer has sent no valid record.
+    /// Fails if the peer has sent an invalid record.
     pub(crate) fn poll_job(
         &mut self,
         connection: &mut Connection,
@@ -224,8 +225,8 @@ impl Records {
         let sealing = &mut self.sealing;
         let key = sealing.key.as_ref().filter(|_| !sealing.has_ended && connection.close_reason().is_none())?;
         let record_len = self.layers.record_len();
-        // The salt leaves with the first record, and both have the length of another record, so that in
-        // segments of that length each record is in one.
+        // The salt leaves with the first record, and together they are as long as another record,
+        // so that each record fits into one segment of that length.
         let salt = (sealing.next == 0).then_some(self.salt);
         let salt_len = salt.map_or(0, |salt| salt.len());
         let first_len = record_len - salt_len;
@@ -265,7 +266,7 @@ impl Records {
 
     fn opening_job(&mut self, connection: &mut Connection, cell: &TcpCell) -> Result<Option<RecordJob>, RecordError> {
         let opening = &mut self.opening;
-        // As without a cipher, all of what was received is passed on at the end.
+        // As without a cipher, all received data are passed on at the end.
         let has_ended = connection.close_reason().is_some();
         let space = if has_ended { usize::MAX } else { cell.inbox_space().saturating_sub(opening.in_jobs) };
         let (mut records, mut len) = (Vec::new(), 0);
@@ -276,7 +277,7 @@ impl Records {
                     records.push(record);
                 }
                 Ok(None) => break,
-                // What was received before is passed on first, under every placement.
+                // Data received before are passed on first, under every placement.
                 Err(_) if opening.in_jobs > 0 || !records.is_empty() => break,
                 Err(error) => return Err(error),
             }
@@ -321,12 +322,12 @@ impl Records {
         Finished::Going
     }
 
-    /// Returns whether everything that was written is in the connection, and the end, too.
+    /// Returns whether all written data, and the end, are in the connection.
     pub(crate) fn has_sent_end(&self) -> bool {
         self.sealing.has_sent_end()
     }
 
-    /// Returns whether more of what the peer has sent will be passed on.
+    /// Returns whether more of the peer's data will be passed on.
     pub(crate) fn is_passing(&self, connection: &Connection) -> bool {
         let has_unread_end = connection.close_reason() == Some(CloseReason::Finished) && !self.opening.is_fin_read;
         self.opening.in_jobs > 0 || connection.readable() > 0 || has_unread_end
@@ -338,13 +339,13 @@ impl Sealing {
         self.has_ended && self.in_jobs == 0 && self.waiting.is_empty()
     }
 
-    /// Passes sealed records to the connection, as far as it has space, and then the end.
+    /// Passes sealed records to the connection while it has space, followed by the end.
     fn write(&mut self, connection: &mut Connection) {
         while let Some(first) = self.waiting.front_mut() {
             match connection.write(first) {
                 Ok(()) if first.is_empty() => drop(self.waiting.pop_front()),
                 Ok(()) | Err(WriteError::Blocked) => return,
-                // The handles learn that the connection has ended.
+                // The handles are notified that the connection has ended.
                 Err(WriteError::Finished | WriteError::Closed(_)) => return self.waiting.clear(),
             }
         }
@@ -355,7 +356,7 @@ impl Sealing {
 }
 
 impl Opening {
-    /// Returns the next record that has arrived. Errors repeat.
+    /// Returns the next record received. Errors repeat.
     fn next_record(
         &mut self,
         connection: &mut Connection,
@@ -377,7 +378,7 @@ impl Opening {
                 self.has_found_end = record.kind == RecordKind::End;
                 return Ok(Some(record));
             }
-            // What is read is at most what the peer may send before it is acknowledged.
+            // The data read are at most as long as the peer may send before an acknowledgement.
             match connection.read(READ_MAX) {
                 Read::Bytes(bytes) => self.reader.push(bytes),
                 Read::End => {

@@ -1,12 +1,13 @@
-//! [`Shard`]: which of several drivers has a connection.
+//! [`Shard`]: the assignment of connections to several drivers.
 
 use std::net::{IpAddr, SocketAddr};
 
 use tcp::Tuple;
 
-/// One of several drivers of a stack. Each has the connections whose addresses and ports have its hash:
-/// the same for both directions and on both sides, so that two stacks over as many links exchange the
-/// packets of a connection over one of them. Other packets are passed on to their driver.
+/// One of several drivers of a stack. Each has the connections whose addresses and ports hash to
+/// it. The hash is the same for both directions and on both sides, so that two stacks over equally
+/// many links exchange the packets of a connection over one of them. Other packets are passed on to
+/// their driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shard {
     index: usize,
@@ -20,7 +21,7 @@ impl Default for Shard {
 }
 
 impl Shard {
-    /// Driver `index` of `count`.
+    /// Creates the shard of driver `index` of `count`.
     ///
     /// # Panics
     /// Panics if there is no such driver.
@@ -38,8 +39,8 @@ impl Shard {
 /// Returns the index of the driver, of `count`, that has the connections with these addresses and
 /// ports.
 pub fn of(tuple: &Tuple, count: usize) -> usize {
-    // The sum is the same if the ends are exchanged. It is not secret: a peer that loads one driver more
-    // than the others could send it more as well.
+    // The sum does not change when the ends are exchanged. It is not secret: a peer that loads one
+    // driver more than the others could send it more as well.
     let hash = mix(end(tuple.local).wrapping_add(end(tuple.remote)));
     (hash % count.max(1) as u64) as usize
 }
@@ -55,7 +56,8 @@ fn end(address: SocketAddr) -> u64 {
     mix(mix(ip) ^ u64::from(address.port()))
 }
 
-/// A permutation in which each bit depends on all (Stafford, variant 13 of the finalizer of MurmurHash3).
+/// A permutation in which each output bit depends on all input bits (Stafford, variant 13 of the
+/// finalizer of MurmurHash3).
 const fn mix(mut bits: u64) -> u64 {
     bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,8 +1,8 @@
-//! [`Signature`]: the digests of a connection's segments (RFC 2385), where they are verified.
+//! [`Signature`]: verification of the digests of a connection's segments (RFC 2385).
 
 use tcp::{Md5Key, Tuple};
 
-/// Verifies the segments of one connection or listening port. Any processor can do it.
+/// Verifies the segments of one connection or listening port. Any processor can use it.
 #[derive(Debug)]
 pub(crate) struct Signature {
     key: Md5Key,
@@ -13,7 +13,7 @@ impl Signature {
         Self { key: key.clone() }
     }
 
-    /// Returns whether a segment that has arrived has the right digest.
+    /// Returns whether a received segment has the correct digest.
     pub(crate) fn verifies(&self, tuple: &Tuple, segment: &[u8]) -> bool {
         self.key.verifies(tuple, segment)
     }

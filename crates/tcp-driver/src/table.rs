@@ -7,9 +7,9 @@ use std::net::IpAddr;
 use siphasher::sip::SipHasher13;
 use tcp::Tuple;
 
-/// A hash table whose key is secret: other hosts cannot choose addresses and ports that collide, and
-/// make each lookup go through all of them (Crosby and Wallach 2003). Never iterated over: the order
-/// depends on the secret.
+/// A hash table with a secret key: other hosts cannot choose addresses and ports that collide, and
+/// so make each lookup search all of them (Crosby and Wallach 2003). It is never iterated over,
+/// because the order depends on the secret.
 #[derive(Debug)]
 pub(crate) struct Table<V> {
     entries: HashMap<Flow, V, Keyed>,
@@ -45,7 +45,7 @@ impl<V> Table<V> {
     }
 }
 
-/// A tuple that is hashed as a few words, and not field by field.
+/// A tuple that is hashed as a few words instead of field by field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Flow(Tuple);
 

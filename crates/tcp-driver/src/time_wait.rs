@@ -8,18 +8,18 @@ use units::Instant;
 
 use crate::table::Table;
 
-/// What is left of connections that have ended. Bounded: beyond the limit the one that ends first is
-/// forgotten.
+/// Remaining state of ended connections. Bounded: beyond the limit, the connection that expires
+/// first is forgotten.
 #[derive(Debug)]
 pub(crate) struct TimeWaits {
     by_tuple: Table<TimeWait>,
-    /// Each of them, by its end.
+    /// Connections by expiry.
     ends: BTreeSet<(Instant, Tuple)>,
     max: usize,
 }
 
 impl TimeWaits {
-    /// For `max` connections.
+    /// Creates a table for `max` connections.
     pub(crate) fn new(key: [u8; 16], max: usize) -> Self {
         Self { by_tuple: Table::new(key), ends: BTreeSet::new(), max }
     }
@@ -32,7 +32,7 @@ impl TimeWaits {
         self.by_tuple.contains(tuple)
     }
 
-    /// Keeps one; returns the one that is forgotten for it.
+    /// Keeps a connection; returns the one forgotten in exchange.
     pub(crate) fn keep(&mut self, time_wait: TimeWait) -> Option<Tuple> {
         self.end(time_wait.tuple());
         let is_full = self.by_tuple.len() >= self.max;
@@ -45,15 +45,15 @@ impl TimeWaits {
         forgotten
     }
 
-    /// A new connection takes its place.
+    /// Removes the connection that a new one replaces.
     pub(crate) fn end(&mut self, tuple: &Tuple) {
         if let Some(time_wait) = self.by_tuple.remove(tuple) {
             self.ends.remove(&(time_wait.until(), *tuple));
         }
     }
 
-    /// Fills `plan` with the answer to a segment; false if there is none, `None` if it is for no connection
-    /// in TIME-WAIT.
+    /// Fills `plan` with the answer to a segment; returns `Some(false)` if there is none, and
+    /// `None` if the segment belongs to no connection in TIME-WAIT.
     pub(crate) fn handle_segment(&mut self, now: Instant, arrival: &Arrival, plan: &mut Plan) -> Option<bool> {
         let time_wait = self.by_tuple.get_mut(&arrival.tuple)?;
         let before = time_wait.until();
@@ -70,7 +70,7 @@ impl TimeWaits {
         self.ends.first().map(|(until, _)| *until)
     }
 
-    /// Forgets the next one whose time is over.
+    /// Removes the next connection that has expired.
     pub(crate) fn pop_ended(&mut self, now: Instant) -> Option<Tuple> {
         let (_, tuple) = self.ends.first().copied().filter(|(until, _)| *until <= now)?;
         self.ends.pop_first();
@@ -90,7 +90,7 @@ mod tests {
 
     const REMOTE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2)), 80);
 
-    /// What `from` sends now.
+    /// Returns the segments that `from` sends now.
     fn sent(now: Instant, from: &mut Connection) -> Vec<Arrival> {
         let (mut plan, mut packet, mut all) = (Plan::default(), SuperPacket::default(), Vec::new());
         while from.poll_plan(now, 1, &mut plan) {
@@ -103,8 +103,8 @@ mod tests {
         all
     }
 
-    /// The remains of a connection from `port` that was opened and closed at `now`, and the last segment
-    /// of its peer.
+    /// Returns the remains of a connection from `port` that was opened and closed at `now`, and the
+    /// last segment of its peer.
     fn ended(now: Instant, port: u16) -> (TimeWait, Arrival) {
         let local = SocketAddr::new(std::net::Ipv4Addr::new(10, 0, 0, 1).into(), port);
         let tuple = Tuple { local, remote: REMOTE };
@@ -122,7 +122,7 @@ mod tests {
                 }
                 one.handle_segment(now, arrival);
             }
-            // One side closes first: it is in TIME-WAIT then.
+            // The side that closes first is in TIME-WAIT then.
             sent(now, &mut one).into_iter().for_each(|arrival| other.handle_segment(now, arrival));
         }
         assert_eq!(one.state(), State::TimeWait);
@@ -148,7 +148,7 @@ mod tests {
             assert_eq!(waits.ends.len(), waits.by_tuple.len());
         }
         assert!(!waits.contains(&tuples[199]) && waits.contains(&tuples[200]));
-        // A minute later each is forgotten, and nothing is left.
+        // After a minute each is forgotten, and nothing is left.
         assert_eq!(waits.poll_timeout(), Some(at(260)));
         end_until(&mut waits, at(260));
         assert_eq!(waits.by_tuple.len(), 99);
@@ -182,7 +182,7 @@ mod tests {
         let tuple = *time_wait.tuple();
         waits.keep(time_wait);
         let mut plan = Plan::default();
-        // The FIN of the peer has the number before it.
+        // The peer's FIN has the preceding number.
         for (step, is_ended) in [(0, false), (2, false), (1, true)] {
             let mut reset = last.clone();
             (reset.header.seq, reset.header.flags) = (last.header.seq + step, wire::tcp::Flags::RST);

@@ -1,5 +1,5 @@
-//! [`Transparent`]: a stack that has every address, and lets the application decide about each SYN, as a
-//! proxy needs it that connects elsewhere first.
+//! [`Transparent`]: a stack that has every address, and lets the application decide about each SYN;
+//! proxies need it to connect to the destination first.
 //!
 //! ```text
 //!                              driver                               application
@@ -8,9 +8,9 @@
 //!  reset ◀──────────────────────────────◀────────── refuse ──── it is not
 //! ```
 //!
-//! Its device also carries packets of others. [`Transparent::owns`] tells which are the stack's: those of
-//! its connections, in TIME-WAIT as well, and of SYNs that wait. A SYN that begins one is the choice of
-//! whoever passes it on.
+//! Its device also carries packets of others. [`Transparent::owns`] tells which are the stack's:
+//! those of its connections, including TIME-WAIT, and of SYNs that wait. The caller that passes
+//! packets on chooses the SYNs that may begin a connection.
 //!
 //! A held SYN takes memory before its sender has proved its address, so their number is bounded. Cookies
 //! (RFC 4987, section 3.6) cannot replace them: a cookie is an answer, and there is none before the
@@ -30,59 +30,61 @@ use crate::application::TcpCell;
 use crate::packets::Received;
 use crate::table::Table;
 
-/// What a transparent stack bounds.
+/// Limits of a transparent stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransparentBounds {
-    /// SYNs that wait for a decision. Each takes about 300 bytes here, and what the application opens for it.
+    /// Limit on SYNs that wait for a decision. Each takes about 300 bytes here, in addition to the
+    /// application's state.
     pub openings_max: usize,
-    /// Connections, with those in TIME-WAIT and the SYNs that wait. Beyond it none begins.
+    /// Limit on connections, including those in TIME-WAIT and the SYNs that wait. Beyond it no
+    /// connection begins.
     pub connections_max: usize,
 }
 
 /// A SYN that waits for a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Opening {
-    /// The addresses and ports. The local ones are where the peer wants to connect to.
+    /// Addresses and ports. The local ones are the peer's destination.
     pub tuple: Tuple,
-    /// Whether the peer asks for explicit congestion notification (RFC 3168, section 6.1.1).
+    /// Whether the peer offers explicit congestion notification (RFC 3168, section 6.1.1).
     pub asks_for_ecn: bool,
-    /// The code point of differentiated services of the SYN.
+    /// Differentiated services code point of the SYN.
     pub dscp: u8,
 }
 
-/// What the application decides about a SYN.
+/// The application's decision about a SYN.
 pub(crate) enum Decision {
-    /// It is answered, and begins the connection of this cell, with this DSCP.
+    /// Answers the SYN, and begins the connection of this cell, with this DSCP.
     Accept(Arc<TcpCell>, u8),
-    /// The peer gets a reset.
+    /// Resets the peer.
     Refuse,
-    /// The peer gets the report that the host cannot be reached.
+    /// Reports to the peer that the host is unreachable.
     Unreachable,
-    /// The peer gets no answer, and repeats its SYN.
+    /// Sends no answer, so that the peer repeats its SYN.
     Ignore,
 }
 
-/// What a transparent stack and its application share.
+/// State that a transparent stack and its application share.
 pub struct Transparent {
     bounds: TransparentBounds,
     state: Mutex<State>,
 }
 
 struct State {
-    /// The addresses and ports of the stack, with the DSCP of the last packet that came from there.
+    /// Addresses and ports of the stack, with the DSCP of the last packet from each.
     own: Table<u8>,
-    /// SYNs that were not decided.
+    /// Number of undecided SYNs.
     openings: usize,
-    /// Those that the application has not taken.
+    /// SYNs that the application has not taken.
     waiting: VecDeque<Opening>,
     wakers: WakerSet,
-    /// Each is about one SYN, so that they are bounded, too.
+    /// Decisions; each concerns one SYN, so that they are bounded, too.
     decisions: VecDeque<(Tuple, Decision)>,
     is_over: bool,
 }
 
 impl Transparent {
-    /// `key` is the secret of the [stack](tcp::HostSecret::table_key).
+    /// Creates the state; `key` is the secret of the [stack](tcp::HostSecret::table_key).
     pub fn new(bounds: TransparentBounds, key: [u8; 16]) -> Self {
         let state = State {
             own: Table::new(key),
@@ -95,20 +97,22 @@ impl Transparent {
         Self { bounds, state: Mutex::new(state) }
     }
 
-    /// Returns whether packets with these addresses and ports are the stack's. Any thread may ask.
+    /// Returns whether packets with these addresses and ports are the stack's. Can be called from
+    /// any thread.
     pub fn owns(&self, tuple: &Tuple) -> bool {
         lock(&self.state).own.contains(tuple)
     }
 
-    /// As [`owns`](Self::owns), for a packet that comes from there with this DSCP.
+    /// Does the same as [`owns`](Self::owns) for a packet that arrives with this DSCP, and records
+    /// the DSCP.
     pub fn takes(&self, tuple: &Tuple, dscp: u8) -> bool {
         let mut state = lock(&self.state);
         let own = state.own.get_mut(tuple);
         own.map(|last| *last = dscp).is_some()
     }
 
-    /// Returns the DSCP of the last packet that was [taken](Self::takes) with these addresses and
-    /// ports; 0 before one. Returns `None` if they are not the stack's.
+    /// Returns the DSCP of the last packet [taken](Self::takes) with these addresses and ports; 0
+    /// before the first one. Returns `None` if they are not the stack's.
     pub fn dscp_of_peer(&self, tuple: &Tuple) -> Option<u8> {
         lock(&self.state).own.get(tuple).copied()
     }
@@ -122,12 +126,12 @@ impl Transparent {
         !state.is_over && state.openings < self.bounds.openings_max && state.own.len() < self.bounds.connections_max
     }
 
-    /// Connections, with those in TIME-WAIT and the SYNs that wait.
+    /// Returns the number of connections, including those in TIME-WAIT and the SYNs that wait.
     pub fn connection_count(&self) -> usize {
         lock(&self.state).own.len()
     }
 
-    /// Returns the SYN that has waited for longest; `None` if the stack has ended.
+    /// Returns the SYN that has waited longest; `None` if the stack has ended.
     pub fn poll_opening(&self, waker: &Waker) -> Poll<Option<Opening>> {
         let mut state = lock(&self.state);
         if let Some(opening) = state.waiting.pop_front() {
@@ -140,8 +144,8 @@ impl Transparent {
         Poll::Pending
     }
 
-    /// Decides about a SYN. The caller calls [`note_decision`](driver::Shared::note_decision) and wakes the
-    /// driver.
+    /// Decides about a SYN. The caller must then call
+    /// [`note_decision`](driver::Shared::note_decision) and wake the driver.
     pub(crate) fn decide(&self, tuple: Tuple, decision: Decision) {
         let mut state = lock(&self.state);
         match decision {
@@ -154,7 +158,7 @@ impl Transparent {
         }
     }
 
-    /// Adds a SYN, if there is space.
+    /// Adds a SYN if there is space; returns whether there was.
     fn push(&self, opening: Opening) -> bool {
         let wakers = {
             let mut state = lock(&self.state);
@@ -177,7 +181,7 @@ impl Transparent {
         Some(decided)
     }
 
-    /// Whether packets with these addresses and ports are the stack's from now on.
+    /// Sets whether packets with these addresses and ports are the stack's from now on.
     pub(crate) fn set_own(&self, tuple: &Tuple, is_own: bool) {
         let mut state = lock(&self.state);
         if is_own {
@@ -211,7 +215,7 @@ impl std::fmt::Debug for Transparent {
     }
 }
 
-/// The SYNs that a driver holds.
+/// SYNs held by a driver.
 #[derive(Debug)]
 pub(crate) struct HeldSyns {
     pub(crate) shared: Arc<Transparent>,
@@ -233,9 +237,9 @@ impl HeldSyns {
         self.by_tuple.contains(tuple)
     }
 
-    /// Holds a SYN, or the repetition of one, which counts: a peer that repeats it asks no more for
-    /// ECN (RFC 3168, section 6.1.1.1), and may have begun anew. Returns false if there is no
-    /// space.
+    /// Holds a SYN, or a repetition, which replaces it: a peer that repeats its SYN no longer
+    /// requests ECN (RFC 3168, section 6.1.1.1), and may have restarted. Returns false if there is
+    /// no space.
     pub(crate) fn hold(&mut self, socket: usize, batch: Received, arrival: &Arrival) -> bool {
         let dscp = wire::ip::Packet::parse(batch.packet()).map_or(0, |ip| ip.dscp);
         let held = Held { batch, socket };
@@ -251,7 +255,7 @@ impl HeldSyns {
         has_space
     }
 
-    /// Returns the next decision, and the SYN that it is about.
+    /// Takes the next decision, and the SYN that it concerns.
     pub(crate) fn pop_decided(&mut self) -> Option<(Held, Decision)> {
         let (tuple, decision) = self.shared.pop_decision()?;
         let held = self.by_tuple.remove(&tuple).expect("a SYN is held until its decision");

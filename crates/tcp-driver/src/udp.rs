@@ -1,8 +1,8 @@
-//! [`UdpHost`]: UDP (RFC 768) beside TCP: datagrams for bound ports wait for their application, those for
-//! other ports are answered with an ICMP report.
+//! [`UdpHost`]: UDP (RFC 768) beside TCP: datagrams for bound ports wait for their application,
+//! those for other ports are answered with an ICMP report.
 //!
-//! The ports are shared by the drivers of a stack and its application. Every queue is bounded; beyond
-//! its bound datagrams are dropped, as in any network.
+//! The ports are shared by the drivers of a stack and its application. Every queue is bounded;
+//! beyond its limit datagrams are dropped, as in any network.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -19,42 +19,42 @@ use wire::udp::{self, HEADER_LEN, Header};
 use crate::counters::Count;
 use crate::packets::Received;
 
-/// Datagrams that wait for the application of a port, at most.
+/// Limit on datagrams that wait for the application of a port.
 pub const RECEIVED_MAX: usize = 1024;
 
-/// Bytes of these, at most.
+/// Limit on their bytes.
 pub const RECEIVED_BYTES_MAX: usize = 1 << 20;
 
-/// Datagrams of all ports that wait to be sent, at most.
+/// Limit on datagrams of all ports that wait to be sent.
 pub const OUTGOING_MAX: usize = 1024;
 
-/// The largest datagram: what an IP packet of 65,535 bytes carries.
+/// Largest datagram that fits into an IP packet of 65,535 bytes.
 pub const DATAGRAM_MAX: usize = 65_535 - 20 - HEADER_LEN;
 
-/// The lowest port that is chosen for an application (RFC 6335, section 6).
+/// Lowest port chosen for an application (RFC 6335, section 6).
 const EPHEMERAL_MIN: u16 = 49_152;
 
-/// The time to live of our datagrams.
+/// Time to live of our datagrams.
 const HOP_LIMIT: u8 = 64;
 
 /// A datagram for a bound port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Datagram {
-    /// The address that it was sent to.
+    /// Address that it was sent to.
     pub local: IpAddr,
-    /// Its sender.
+    /// Sender.
     pub remote: SocketAddr,
-    /// Its data.
+    /// Payload.
     pub data: Bytes,
 }
 
-/// Why a port cannot be bound, or a datagram not be sent.
+/// Reason why a port cannot be bound, or a datagram cannot be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UdpError {
-    /// The port is bound.
+    /// The port is bound already.
     Taken,
-    /// Every port that could be chosen is bound.
+    /// All eligible ports are bound.
     NoPort,
     /// The datagram has more than [`DATAGRAM_MAX`] bytes.
     TooLarge,
@@ -78,7 +78,7 @@ impl std::fmt::Display for UdpError {
 
 impl std::error::Error for UdpError {}
 
-/// The UDP ports of a stack.
+/// UDP ports of a stack.
 #[derive(Debug, Default)]
 pub struct UdpHost {
     ports: Mutex<BTreeMap<u16, Arc<Port>>>,
@@ -103,7 +103,7 @@ impl UdpHost {
     /// Binds `port`; zero lets the host choose. It is free again when the [`UdpPort`] is dropped.
     ///
     /// # Errors
-    /// Fails if it is bound, or none is free.
+    /// Fails if the port is bound, or none is free.
     pub fn bind(self: &Arc<Self>, port: u16) -> Result<UdpPort, UdpError> {
         let mut ports = lock(&self.ports);
         let port = match port {
@@ -116,8 +116,8 @@ impl UdpHost {
         Ok(UdpPort { host: Arc::clone(self), port, state })
     }
 
-    /// Takes a packet if it is a datagram for a bound port, or no valid one. Returns what became of it;
-    /// `None` for others, which are answered with a report.
+    /// Takes a packet if it is a datagram for a bound port, or an invalid datagram. Returns its
+    /// fate; `None` for other packets, which are answered with a report.
     pub(crate) fn take(&self, batch: &Received) -> Option<Count> {
         let Ok(packet) = ip::Packet::parse(batch.packet()) else { return Some(Count::Malformed) };
         if packet.protocol != Protocol::UDP || packet.fragment.is_some() {
@@ -141,7 +141,7 @@ impl UdpHost {
             is_taken |= port.deliver(Datagram { local: packet.destination, remote, data: Bytes::new() });
         }
         for start in (0..data.len()).step_by(segment) {
-            // Copied, so that a small one does not keep a large buffer.
+            // Copied, so that a small datagram does not keep a large buffer alive.
             let part = Bytes::copy_from_slice(&data[start..data.len().min(start + segment)]);
             is_taken |= port.deliver(Datagram { local: packet.destination, remote, data: part });
         }
@@ -154,7 +154,7 @@ impl UdpHost {
         self.has_outgoing.load(Ordering::Acquire)
     }
 
-    /// Returns the next packet to send, whole.
+    /// Takes the next whole packet to send.
     pub(crate) fn pop_outgoing(&self) -> Option<Vec<u8>> {
         let mut outgoing = lock(&self.outgoing);
         let packet = outgoing.pop_front();
@@ -164,7 +164,7 @@ impl UdpHost {
 }
 
 impl Port {
-    /// Returns false if too many wait, and it is dropped.
+    /// Queues the datagram; returns false if too many wait, and it is dropped.
     fn deliver(&self, datagram: Datagram) -> bool {
         let mut state = lock(&self.state);
         if state.received.len() >= RECEIVED_MAX || state.bytes + datagram.data.len() > RECEIVED_BYTES_MAX {
@@ -191,7 +191,7 @@ pub struct UdpPort {
 }
 
 impl UdpPort {
-    /// Its number.
+    /// Returns its number.
     pub const fn number(&self) -> u16 {
         self.port
     }
@@ -249,7 +249,8 @@ impl UdpPort {
         Ok(())
     }
 
-    /// Datagrams that were dropped because the application did not take others.
+    /// Returns the number of datagrams dropped because the application did not receive earlier
+    /// ones.
     pub fn dropped(&self) -> u64 {
         lock(&self.state.state).dropped
     }
@@ -267,7 +268,7 @@ mod tests {
 
     const LOCAL: &str = "10.0.0.1";
 
-    /// The packets that `from` sends, as they arrive.
+    /// Returns the packets that `from` sends, as they arrive.
     fn carried(from: &UdpHost) -> Vec<Received> {
         std::iter::from_fn(|| from.pop_outgoing()).map(|packet| Received::new(packet.into(), None, false)).collect()
     }

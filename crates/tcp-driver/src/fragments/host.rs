@@ -1,4 +1,4 @@
-//! [`Fragments`]: those that a host receives, and those that it sends.
+//! [`Fragments`]: the incoming and outgoing fragments of a host.
 
 use std::collections::VecDeque;
 
@@ -9,50 +9,50 @@ use wire::ip;
 use super::{Reassembler, Stats, split};
 use crate::packets::{Content, Received};
 
-/// Reports that wait to be sent, at most: one for each incomplete packet.
+/// Limit on reports that wait to be sent: one for each incomplete packet.
 const WAITING_MAX: usize = super::PACKETS_MAX;
 
-/// The fragments of a host.
+/// Fragments of a host.
 #[derive(Debug)]
 pub(crate) struct Fragments {
     reassembler: Reassembler,
-    /// The identification of the next packet that is divided.
+    /// Identification of the next packet to divide.
     next_id: u32,
-    /// Reports that leave next, each with its device.
+    /// Reports to send next, each with its device.
     waiting: VecDeque<(usize, Vec<u8>)>,
-    /// Packets that were given up, as far as they were counted.
+    /// Number of failed packets counted so far.
     failures: u64,
 }
 
 impl Fragments {
-    /// `first_id` should not be known to others.
+    /// Creates the state; `first_id` should not be known to others.
     pub(crate) fn new(first_id: u32) -> Self {
         Self { reassembler: Reassembler::default(), next_id: first_id, waiting: VecDeque::new(), failures: 0 }
     }
 
-    /// Takes a fragment. Returns the whole packet if it was the last that was missing.
+    /// Takes a fragment. Returns the whole packet if that was the last missing one.
     pub(crate) fn take(&mut self, now: Instant, batch: &Received) -> Option<Received> {
         let packet = ip::Packet::parse(batch.packet()).ok()?;
         let whole = Received::new(self.reassembler.take(now, &packet, batch.packet())?, None, false);
-        // A fragment in fragments is no fragment of a host that follows the rules.
+        // A host that follows the rules does not send fragments of fragments.
         (!matches!(whole.content(), Content::Fragment(_))).then_some(whole)
     }
 
-    /// Packets that were given up since the last call.
+    /// Returns the number of packets given up since the last call.
     pub(crate) fn take_failures(&mut self) -> u64 {
         let Stats { refused, evicted, expired, .. } = self.reassembler.stats();
         let failures = refused + evicted + expired;
         failures - std::mem::replace(&mut self.failures, failures)
     }
 
-    /// Returns the first fragments of packets that did not arrive in time.
+    /// Returns the first fragments of packets that timed out.
     pub(crate) fn take_expired(&mut self, now: Instant) -> Vec<Vec<u8>> {
         let mut expired = Vec::new();
         self.reassembler.handle_timeout(now, |first| expired.push(first.to_vec()));
         expired
     }
 
-    /// Divides `packet` if it is larger than `mtu`: into several whole packets, of which only the
+    /// Divides `packet` if it is larger than `mtu` into several whole packets, of which only the
     /// last is shorter. Returns false if it cannot be sent.
     pub(crate) fn divide(&mut self, mtu: usize, packet: &mut SuperPacket) -> bool {
         if packet.bytes.len() <= mtu {
@@ -68,14 +68,14 @@ impl Fragments {
         stride > 0
     }
 
-    /// Sends a report later, unless too many wait.
+    /// Queues a report, unless too many wait.
     pub(crate) fn queue(&mut self, device: usize, packet: &SuperPacket) {
         if self.waiting.len() < WAITING_MAX {
             self.waiting.push_back((device, packet.bytes.clone()));
         }
     }
 
-    /// Returns the next report, and its device.
+    /// Takes the next report, and returns its device.
     pub(crate) fn poll_reply(&mut self, out: &mut SuperPacket) -> Option<usize> {
         let (device, packet) = self.waiting.pop_front()?;
         fill(out, packet, 0);
@@ -87,7 +87,7 @@ impl Fragments {
     }
 }
 
-/// Makes `out` a single packet with its checksum, or several of `stride` bytes.
+/// Fills `out` with a single packet with its checksum, or with several of `stride` bytes.
 pub(crate) fn fill(out: &mut SuperPacket, bytes: Vec<u8>, stride: usize) {
     let len = bytes.len();
     *out = SuperPacket { bytes, ip_len: len, header_len: len, segment: len, stride, ..SuperPacket::default() };

@@ -1,9 +1,9 @@
-//! Fragments of IP packets (RFC 791, section 3.2; RFC 8200, section 4.5): [`Reassembler`] puts packets
-//! together, [`split`] divides them.
+//! Fragments of IP packets (RFC 791, section 3.2; RFC 8200, section 4.5): [`Reassembler`]
+//! reassembles packets, [`split`] divides them.
 //!
-//! Other hosts decide what is kept, so everything is bounded: packets, their fragments, bytes, and time.
-//! When a bound is reached, the oldest packet is given up: those who send whole packets are served
-//! although others send halves.
+//! Other hosts determine the fragments kept, so everything is bounded: packets, their fragments,
+//! bytes, and time. At a limit, the oldest packet is given up: hosts that send whole packets are
+//! served although others send parts.
 
 pub(crate) mod host;
 mod split;
@@ -19,51 +19,52 @@ use wire::ip::{Header, Packet, Protocol};
 
 pub use self::split::split;
 
-/// Incomplete packets, at most.
+/// Limit on incomplete packets.
 pub const PACKETS_MAX: usize = 64;
 
-/// Fragments of one packet, at most: those of the largest packet over links of 552 bytes.
+/// Limit on fragments of one packet: those of the largest packet over links of 552 bytes.
 pub const FRAGMENTS_MAX: usize = 128;
 
-/// Bytes of all incomplete packets, at most: sixteen of the largest.
+/// Limit on bytes of all incomplete packets: sixteen of the largest.
 pub const BYTES_MAX: usize = 1 << 20;
 
-/// How long a packet may take from its first fragment to arrive on (RFC 8200, section 4.5; RFC 1122,
+/// Time limit of a packet from the arrival of its first fragment (RFC 8200, section 4.5; RFC 1122,
 /// section 3.3.2).
 pub const TIME_MAX: Duration = Duration::from_secs(60);
 
-/// The bytes that a fragment counts beside its own: where it is kept.
+/// Accounted bytes of a fragment beside its own, for its bookkeeping.
 const OVERHEAD: usize = 64;
 
-/// Fragments with the same key belong to one packet.
+/// Key shared by all fragments of one packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     source: IpAddr,
     destination: IpAddr,
-    /// Of IPv4 (RFC 791, section 3.2); IPv6 tells it in the first fragment only.
+    /// Protocol for IPv4 (RFC 791, section 3.2); IPv6 has it only in the first fragment.
     protocol: Option<u8>,
     id: u32,
 }
 
-/// A packet some of whose fragments have arrived.
+/// A packet with some of its fragments.
 #[derive(Debug)]
 struct Partial {
-    /// Distinguishes it from an earlier packet with the same key.
+    /// Number that distinguishes it from an earlier packet with the same key.
     number: u64,
     begun_at: Instant,
-    /// By offset. Empty after an overlap: nothing of the packet is believed then (RFC 5722, section 4).
+    /// Fragments by offset. Empty after an overlap: then nothing of the packet is trusted (RFC
+    /// 5722, section 4).
     pieces: BTreeMap<usize, Piece>,
     is_refused: bool,
-    /// The length of the payload, once the last fragment is there.
+    /// Length of the payload, once the last fragment has arrived.
     total: Option<usize>,
     received: usize,
-    /// What it counts for the bound.
+    /// Its share of the byte limit.
     cost: usize,
 }
 
 #[derive(Debug)]
 struct Piece {
-    /// The fragment with its headers, copied, so that it keeps no larger buffer alive.
+    /// Copy of the fragment with its headers, so that it keeps no larger buffer alive.
     packet: Box<[u8]>,
     header_len: usize,
     ecn: Option<Ecn>,
@@ -79,24 +80,25 @@ impl Piece {
     }
 }
 
-/// What was done with fragments.
+/// Reassembly counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Packets put together.
+    /// Packets reassembled.
     pub whole: u64,
-    /// Packets that were refused, because fragments overlapped or contradicted each other.
+    /// Packets refused because fragments overlapped or contradicted each other.
     pub refused: u64,
-    /// Packets given up, because too many others were incomplete.
+    /// Packets given up because too many others were incomplete.
     pub evicted: u64,
-    /// Packets given up, because fragments did not arrive.
+    /// Packets given up because fragments did not arrive.
     pub expired: u64,
 }
 
-/// Puts packets together from their fragments.
+/// Reassembles packets from their fragments.
 #[derive(Debug, Default)]
 pub struct Reassembler {
     partials: BTreeMap<Key, Partial>,
-    /// By age. Entries of packets that are gone are removed when they come to the front, or become many.
+    /// Packets by age. Entries of packets that are gone are removed when they reach the front, or
+    /// become many.
     order: VecDeque<(Key, u64)>,
     next_number: u64,
     bytes: usize,
@@ -104,9 +106,9 @@ pub struct Reassembler {
 }
 
 impl Reassembler {
-    /// Takes a fragment: `packet`, which was parsed from `bytes`. Returns the whole packet if it was the
-    /// last that was missing. Without options and extension headers before the fragment header, which
-    /// were checked when the fragment was parsed.
+    /// Takes the fragment `packet`, which was parsed from `bytes`. Returns the whole packet if that
+    /// was the last missing one. It lacks options and extension headers before the fragment header,
+    /// which were checked when the fragment was parsed.
     pub fn take(&mut self, now: Instant, packet: &Packet<'_>, bytes: &[u8]) -> Option<Bytes> {
         let fragment = packet.fragment?;
         let protocol = (!packet.is_ipv6()).then_some(packet.protocol.0);
@@ -138,7 +140,7 @@ impl Reassembler {
             self.pop_oldest();
             self.stats.evicted += 1;
         }
-        // The entries of complete packets.
+        // Entries of complete packets.
         if self.order.len() > 2 * PACKETS_MAX {
             let partials = &self.partials;
             self.order.retain(|(key, number)| partials.get(key).is_some_and(|partial| partial.number == *number));
@@ -152,8 +154,8 @@ impl Reassembler {
         self.partial(key, *number).map(|oldest| oldest.begun_at + TIME_MAX)
     }
 
-    /// Gives up packets whose time is over. Calls `each` with the first fragment of each that has one: its
-    /// sender is told (RFC 1122, section 3.3.2; RFC 8200, section 4.5).
+    /// Gives up packets that timed out. Calls `each` with the first fragment of each that has one,
+    /// so that its sender can be notified (RFC 1122, section 3.3.2; RFC 8200, section 4.5).
     pub fn handle_timeout(&mut self, now: Instant, mut each: impl FnMut(&[u8])) {
         while self.poll_timeout().is_some_and(|at| at <= now) {
             self.stats.expired += 1;
@@ -165,12 +167,12 @@ impl Reassembler {
         }
     }
 
-    /// What was done.
+    /// Returns the counters.
     pub const fn stats(&self) -> Stats {
         self.stats
     }
 
-    /// Incomplete packets, and the bytes that they count.
+    /// Returns the number of incomplete packets, and their bytes against the limit.
     pub fn held(&self) -> (usize, usize) {
         (self.partials.len(), self.bytes)
     }
@@ -182,7 +184,7 @@ impl Reassembler {
     fn remove(&mut self, key: &Key) -> Option<Partial> {
         let partial = self.partials.remove(key)?;
         self.bytes -= partial.cost;
-        // The first entry is always of a packet that is kept.
+        // The first entry always belongs to a packet being kept.
         while self.order.front().is_some_and(|(key, number)| self.partial(key, *number).is_none()) {
             self.order.pop_front();
         }
@@ -196,10 +198,10 @@ impl Reassembler {
 }
 
 enum Added {
-    /// More are missing, or the piece was there.
+    /// More fragments are missing, or this one is a duplicate.
     Kept,
     Complete,
-    /// The packet contradicts itself.
+    /// The packet is contradictory.
     Refused,
 }
 
@@ -214,7 +216,7 @@ impl Partial {
         if self.is_refused {
             return Added::Kept;
         }
-        // The same fragment again is no overlap (RFC 8200, section 4.5).
+        // A repeated fragment is no overlap (RFC 8200, section 4.5).
         if self.pieces.get(&offset).is_some_and(|there| there.payload() == piece.payload()) {
             return Added::Kept;
         }
@@ -231,7 +233,7 @@ impl Partial {
             (None, true) => false,
             (None, false) => last_end > end,
         };
-        // A fragment without data in the middle says nothing, and costs memory.
+        // A fragment without data in the middle carries no information, but costs memory.
         let is_empty = len == 0 && more;
         if overlaps || contradicts || is_empty || self.pieces.len() >= FRAGMENTS_MAX {
             (self.pieces, self.is_refused, self.cost) = (BTreeMap::new(), true, OVERHEAD);
@@ -246,7 +248,7 @@ impl Partial {
         if self.total == Some(self.received) { Added::Complete } else { Added::Kept }
     }
 
-    /// The packet. Returns `None` if its first fragment says something impossible, or marks
+    /// Returns the whole packet. Returns `None` if its first fragment is impossible, or marks
     /// contradict each other (RFC 3168, section 5.3).
     fn whole(&self, key: &Key) -> Option<Bytes> {
         let first = Packet::parse(&self.pieces.get(&0)?.packet).ok()?;

@@ -1,14 +1,14 @@
-//! Dividing packets that are larger than their link.
+//! Division of packets that are larger than their link's MTU.
 
 use wire::checksum;
 use wire::ip::{Packet, Protocol};
 
-/// RFC 8200, section 4.5.
+/// Length of the fragment header (RFC 8200, section 4.5).
 const FRAGMENT_HEADER_LEN: usize = 8;
 
-/// Divides a packet without extension headers into fragments of at most `mtu` bytes, with this
-/// identification, of which IPv4 has 16 bits. A packet that fits stays whole. Nothing if it is not
-/// valid, or the link carries no data.
+/// Divides a packet without extension headers into fragments of at most `mtu` bytes with this
+/// identification, of which IPv4 uses 16 bits. A packet that fits stays whole. Emits nothing if the
+/// packet is invalid, or the link is too small for data.
 pub fn split(packet: &[u8], mtu: usize, id: u32, mut each: impl FnMut(Vec<u8>)) {
     if packet.len() <= mtu {
         return each(packet.to_vec());

@@ -13,7 +13,7 @@ fn header(family: usize) -> Header {
     Header { source, destination, protocol: Protocol::UDP, hop_limit: 9, dscp: 3, ecn: None, id: 0, may_fragment: true }
 }
 
-/// A packet with `len` bytes of payload, which does not have the header that its protocol asks for.
+/// Returns a packet with `len` bytes of payload, without the header that its protocol requires.
 fn packet(family: usize, len: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     header(family).emit(len, &mut bytes);
@@ -27,7 +27,7 @@ fn fragments(packet: &[u8], mtu: usize, id: u32) -> Vec<Vec<u8>> {
     all
 }
 
-/// A fragment of an IPv4 packet with this identification.
+/// Returns a fragment of an IPv4 packet with this identification.
 fn piece(id: u16, offset: usize, more: bool, data: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     Header { id, ..header(0) }.emit(data.len(), &mut bytes);
@@ -41,7 +41,7 @@ fn take(reassembler: &mut Reassembler, now: Instant, fragment: &[u8]) -> Option<
     reassembler.take(now, &Packet::parse(fragment).unwrap(), fragment).map(Vec::from)
 }
 
-/// The identification of a whole packet means nothing.
+/// Clears the identification, which means nothing in a whole packet.
 fn without_id(mut bytes: Vec<u8>) -> Vec<u8> {
     if bytes[0] >> 4 == 4 {
         bytes[4..6].fill(0);
@@ -59,7 +59,7 @@ proptest! {
         let mut all: Vec<Vec<u8>> =
             packets.iter().enumerate().flat_map(|(id, packet)| fragments(packet, mtu.max(if id % 2 == 1 { 1280 } else { 0 }), id as u32)).collect();
         prop_assert!(all.len() >= 4);
-        // Each again with a probability of a third, all in any order.
+        // Each is repeated with a probability of a third, all in any order.
         for index in 0..all.len() {
             if rng.below(3) == 0 {
                 all.push(all[index].clone());
@@ -84,7 +84,7 @@ proptest! {
 #[test]
 fn every_overlap_refuses_the_whole_packet_and_what_comes_of_it() {
     let bytes = [7; 64];
-    // Three fragments of 16 bytes, and one that overlaps in each way.
+    // Three fragments of 16 bytes, and one for each kind of overlap.
     let overlaps: [(usize, usize); 7] = [(0, 8), (8, 16), (8, 32), (0, 48), (16, 8), (24, 16), (40, 16)];
     for (offset, len) in overlaps {
         for position in 0..3 {
@@ -97,7 +97,7 @@ fn every_overlap_refuses_the_whole_packet_and_what_comes_of_it() {
             }
             let Stats { whole, refused, .. } = reassembler.stats();
             assert_eq!((whole, refused), (0, 1), "{offset}+{len} at {position}");
-            // Of the refused packet nothing is kept but that it is refused.
+            // Of a refused packet, only the refusal is kept.
             assert_eq!(reassembler.held(), (1, super::OVERHEAD));
         }
     }
@@ -124,7 +124,7 @@ fn contradictions_about_the_end_refuse_the_packet() {
         }
         assert_eq!(reassembler.stats().refused, 1, "{case:?}");
     }
-    // A fragment in the middle that says nothing.
+    // A fragment in the middle without data.
     let mut reassembler = Reassembler::default();
     assert_eq!(take(&mut reassembler, Instant::ZERO, &piece(5, 16, true, &[])), None);
     assert_eq!(reassembler.stats().refused, 1);
@@ -141,7 +141,7 @@ fn halves_of_packets_take_bounded_memory_and_whole_packets_are_served() {
     }
     assert!(reassembler.stats().evicted >= 10_000 - PACKETS_MAX as u64);
     assert!(reassembler.order.len() <= 2 * PACKETS_MAX);
-    // Sixty tiny ones after each: the bound of packets.
+    // Sixty tiny ones after each, up to the limit of packets.
     for id in 0..1000_u16 {
         assert_eq!(take(&mut reassembler, Instant::ZERO, &piece(id, 0, true, &[7; 16])), None);
         assert!(reassembler.held().0 <= PACKETS_MAX);
@@ -155,7 +155,7 @@ fn halves_of_packets_take_bounded_memory_and_whole_packets_are_served() {
 fn a_packet_of_tiny_fragments_is_refused() {
     let mut reassembler = Reassembler::default();
     for number in 0..=FRAGMENTS_MAX {
-        // With holes, so that none completes it.
+        // Holes keep it incomplete.
         assert_eq!(take(&mut reassembler, Instant::ZERO, &piece(5, 16 * number, true, &[7; 8])), None);
     }
     assert_eq!((reassembler.stats().refused, reassembler.held()), (1, (1, super::OVERHEAD)));
@@ -168,7 +168,7 @@ fn what_does_not_arrive_in_time_is_given_up_and_its_sender_told() {
     let first = piece(1, 0, true, b"first 16 bytes..");
     assert_eq!(take(&mut reassembler, at(0), &first), None);
     assert_eq!(take(&mut reassembler, at(1), &piece(2, 8, true, &[7; 16])), None);
-    // A complete one between leaves no trace.
+    // A complete packet in between leaves no trace.
     assert_eq!(take(&mut reassembler, at(2), &piece(3, 0, true, &[7; 16])), None);
     assert!(take(&mut reassembler, at(2), &piece(3, 16, false, &[7; 16])).is_some());
     assert_eq!(take(&mut reassembler, at(3), &piece(4, 0, true, &[7; 16])), None);

@@ -12,17 +12,17 @@ use wire::{arp, ndp};
 use super::neighbors::{Answer, NeighborCache, Request, Waiting};
 use super::routing::{Prefix, Route, RoutingTable, TableFull};
 
-/// Frames that wait to be sent, at most: answers to a flood of requests are dropped beyond it.
+/// Limit on frames waiting to be sent: answers to a flood of requests are dropped beyond it.
 const OUTGOING_MAX: usize = 256;
 
-/// A frame that is to be sent.
+/// A frame to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outgoing<T> {
     /// The Ethernet header.
     pub header: [u8; HEADER_LEN],
-    /// What follows it.
+    /// Payload after the header.
     pub payload: Vec<u8>,
-    /// What the caller has noted of a packet that waited; `None` for packets of the interface itself.
+    /// The caller's note about a packet that waited; `None` for packets of the interface itself.
     pub note: Option<T>,
 }
 
@@ -38,10 +38,10 @@ impl<T> Waiting for Packet<T> {
     }
 }
 
-/// The addresses of a host on an Ethernet link, its routes, and its neighbours. `T` is what the caller
-/// notes of a packet, such as work that a device shall do.
+/// The addresses of a host on an Ethernet link, its routes, and its neighbours. `T` is the caller's
+/// note about a packet, such as work for a device.
 ///
-/// The caller passes each frame that arrives and asks for the header of each packet that it sends; after
+/// The caller passes every arriving frame and requests the header for each outgoing packet; after
 /// each of these calls it sends [frames](Self::poll_frame) until there is none.
 #[derive(Debug)]
 pub struct Interface<T> {
@@ -50,27 +50,27 @@ pub struct Interface<T> {
     routes: RoutingTable,
     neighbors: NeighborCache<Packet<T>>,
     outgoing: VecDeque<Outgoing<T>>,
-    /// Packets of this host without a route, or that found too many frames waiting.
+    /// Packets of this host without a route, or dropped because too many frames were waiting.
     unroutable: u64,
 }
 
-/// What a frame holds.
+/// Contents of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Frame {
-    /// An IP packet for this host, which begins here.
+    /// An IP packet for this host; holds its offset.
     Packet(usize),
-    /// A message of ARP or neighbour discovery, which was handled.
+    /// A message of ARP or neighbour discovery, already handled.
     Link,
-    /// Something for others, or of another protocol.
+    /// A frame for others, or of another protocol.
     NotOurs,
-    /// Its sender is a group.
+    /// The sender is a group.
     InvalidSource,
-    /// It is shorter than its header.
+    /// The frame is shorter than its header.
     Malformed,
 }
 
 impl<T> Interface<T> {
-    /// Creates a host with the Ethernet address `mac` and no other one.
+    /// Creates a host with only the Ethernet address `mac`.
     pub fn new(mac: MacAddress) -> Self {
         Self {
             mac,
@@ -82,7 +82,7 @@ impl<T> Interface<T> {
         }
     }
 
-    /// Its Ethernet address.
+    /// Returns its Ethernet address.
     pub const fn mac(&self) -> MacAddress {
         self.mac
     }
@@ -105,7 +105,7 @@ impl<T> Interface<T> {
         self.routes.insert(prefix, Route { device: 0, next_hop: Some(next_hop) })
     }
 
-    /// Takes a frame. Requests and answers of ARP and neighbour discovery are handled here.
+    /// Processes a frame. Requests and answers of ARP and neighbour discovery are handled here.
     pub fn handle_frame(&mut self, now: Instant, frame: &[u8]) -> Frame {
         let Ok((header, payload)) = Header::parse(frame) else { return Frame::Malformed };
         let is_ours = header.destination == self.mac;
@@ -125,15 +125,15 @@ impl<T> Interface<T> {
             {
                 Frame::Link
             }
-            // A packet to one host in a frame to many is no good one (RFC 1122, section 3.3.6).
+            // A packet to one host in a frame to many is invalid (RFC 1122, section 3.3.6).
             EtherType::IPV4 | EtherType::IPV6 if is_ours => Frame::Packet(HEADER_LEN),
             _ => Frame::NotOurs,
         }
     }
 
-    /// Returns the Ethernet header of an IP packet that is sent now. Returns `None` if it waits for
-    /// its neighbour, or has no route, and is dropped: `keep` makes the copy that waits. See
-    /// [`take_dropped`](Self::take_dropped).
+    /// Returns the Ethernet header of an IP packet that is sent now. Returns `None` if the packet
+    /// waits for its neighbour, in the copy made by `keep`, or is dropped because it has no route.
+    /// See [`take_dropped`](Self::take_dropped).
     pub fn header_for(
         &mut self,
         now: Instant,
@@ -162,13 +162,14 @@ impl<T> Interface<T> {
         self.outgoing.pop_front()
     }
 
-    /// Packets of this host that were dropped since the last call: without a route, because their
-    /// neighbour did not answer in time, or because too many frames waited to be sent.
+    /// Returns the number of this host's packets dropped since the last call: without a route,
+    /// because their neighbour did not answer in time, or because too many frames waited to be
+    /// sent.
     pub const fn take_dropped(&mut self) -> u64 {
         std::mem::replace(&mut self.unroutable, 0) + self.neighbors.take_dropped()
     }
 
-    /// Neighbours that are known or asked for, and the bytes that wait for them.
+    /// Returns the number of neighbours known or requested, and the bytes that wait for them.
     pub fn held(&self) -> (usize, usize) {
         self.neighbors.held()
     }
@@ -182,12 +183,12 @@ impl<T> Interface<T> {
         self.routes.route_to(ip).is_some_and(|route| route.next_hop.is_none())
     }
 
-    /// RFC 826, "Packet Reception".
+    /// Processes an ARP message (RFC 826, "Packet Reception").
     fn handle_arp(&mut self, now: Instant, payload: &[u8]) {
         let Ok(packet) = arp::Packet::parse(payload) else { return };
         let (sender, mac) = (IpAddr::V4(packet.sender_ip), packet.sender_mac);
         let is_for_us = self.has(packet.target_ip.into());
-        // No other host has our address, and none is a group.
+        // No other host has our address, and no host's address is a group.
         let is_credible = self.is_on_link(sender) && !self.has(sender) && !mac.is_multicast();
         match packet.operation {
             arp::Operation::REQUEST if is_for_us => {
@@ -204,7 +205,7 @@ impl<T> Interface<T> {
                 };
                 self.send(mac, EtherType::ARP, |out| reply.emit(out));
             }
-            // An announcement, or an answer.
+            // An announcement or an answer.
             _ if is_credible => {
                 let is_solicited = packet.operation == arp::Operation::REPLY && is_for_us;
                 let waiting = self.neighbors.on_answer(now, sender, mac, Answer { is_solicited, is_override: true });
@@ -214,12 +215,13 @@ impl<T> Interface<T> {
         }
     }
 
-    /// RFC 4861, section 7.2. Returns true if it was a message of neighbour discovery.
+    /// Processes a message of neighbour discovery (RFC 4861, section 7.2). Returns true if it was
+    /// one.
     fn handle_ndp(&mut self, now: Instant, from: MacAddress, payload: &[u8]) -> bool {
         let Ok(packet) = ip::Packet::parse(payload) else { return false };
         let message = Message::parse(packet.source, packet.destination, packet.payload);
         let Ok(Message::Ndp(message)) = message else { return false };
-        // Only a host on the link can send that hop limit (RFC 4861, section 7.1).
+        // Only a host on the link can send this hop limit (RFC 4861, section 7.1).
         let (IpAddr::V6(source), ndp::HOP_LIMIT) = (packet.source, packet.hop_limit) else { return true };
         match message {
             ndp::Message::NeighborSolicitation { target, source_link } if self.has(target.into()) => {
@@ -242,7 +244,7 @@ impl<T> Interface<T> {
     /// Answers a solicitation of one of our addresses (RFC 4861, section 7.2.4).
     fn advertise(&mut self, source: Ipv6Addr, target: Ipv6Addr, source_link: Option<MacAddress>, from: MacAddress) {
         const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
-        // A host that looks whether the address is free has none to answer to.
+        // A host that checks whether the address is free has no address to answer to.
         let is_solicited = !source.is_unspecified();
         let destination = if is_solicited { source } else { ALL_NODES };
         let ip = IpAddr::V6(source);
@@ -266,7 +268,7 @@ impl<T> Interface<T> {
         self.send_ndp(mac, target, destination, message);
     }
 
-    /// Asks for a neighbour's address.
+    /// Requests a neighbour's address.
     fn request(&mut self, request: Request) {
         match request.ip {
             IpAddr::V4(target_ip) => {
@@ -292,7 +294,8 @@ impl<T> Interface<T> {
         }
     }
 
-    /// Our address in the network of a neighbour; any of its family otherwise, unspecified without one.
+    /// Returns our address in the network of a neighbour; otherwise any of its family, or the
+    /// unspecified one.
     fn source_for(&self, ip: IpAddr) -> IpAddr {
         let in_network = self.addresses.iter().find(|(_, prefix)| prefix.contains(ip));
         let any = || self.addresses.iter().find(|(own, _)| own.is_ipv4() == ip.is_ipv4());
@@ -367,11 +370,11 @@ const fn ether_type(ip: IpAddr) -> EtherType {
 mod tests {
     use super::*;
 
-    /// Two hosts on one link, whose frames are recorded.
+    /// Two hosts on one link, with a record of their frames.
     struct Link {
         hosts: [Interface<u8>; 2],
         frames: Vec<(usize, Outgoing<u8>)>,
-        /// The IP packets that arrived at each.
+        /// IP packets that arrived at each.
         received: [Vec<Vec<u8>>; 2],
     }
 
@@ -423,7 +426,7 @@ mod tests {
             }
         }
 
-        /// Until nothing is to be sent.
+        /// Delivers frames until none is left.
         fn settle(&mut self) {
             for _ in 0..100 {
                 for from in 0..2 {
@@ -442,13 +445,13 @@ mod tests {
         for (one, other) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
             let mut link = Link::new();
             link.send(0, &packet(one, other));
-            // A request to all, the answer, and the packet with what was noted.
+            // A request to all, the answer, and the packet with its note.
             let notes: Vec<_> = link.frames.iter().map(|(from, frame)| (*from, frame.note)).collect();
             assert_eq!(notes, [(0, None), (1, None), (0, Some(7))], "{one}");
             assert!(MacAddress(*link.frames[0].1.header.first_chunk().unwrap()).is_multicast());
             assert_eq!(link.frames[1].1.header[..6], MACS[0].0);
             assert_eq!(link.received[1], [packet(one, other)]);
-            // The other one has learned from the request: its answer needs none.
+            // The other host has learned from the request: its answer needs no request.
             link.send(1, &packet(other, one));
             assert_eq!(link.frames.len(), 4);
             assert_eq!(link.received[0], [packet(other, one)]);

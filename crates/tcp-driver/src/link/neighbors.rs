@@ -1,5 +1,5 @@
-//! [`NeighborCache`]: the Ethernet addresses of neighbours, of IPv4 (RFC 826; RFC 1122, section 2.3.2)
-//! and IPv6 (RFC 4861, section 7.3) alike.
+//! [`NeighborCache`]: the Ethernet addresses of neighbours, for both IPv4 (RFC 826; RFC 1122,
+//! section 2.3.2) and IPv6 (RFC 4861, section 7.3).
 //!
 //! ```text
 //!             answer               30 s             5 s, then packets          3 requests
@@ -8,8 +8,8 @@
 //!                        └────────────────────────────────────────────┘
 //! ```
 //!
-//! Nothing happens without packets: states are brought up to date when a packet is sent to the neighbour,
-//! and requests are repeated then, at most once a second. So the cache has no timer.
+//! The cache acts only on packets: states are updated when a packet is sent to the neighbour, and
+//! requests are repeated then, at most once a second. So it has no timer.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -17,33 +17,34 @@ use std::net::IpAddr;
 use units::{Duration, Instant};
 use wire::ethernet::MacAddress;
 
-/// Neighbours, at most. Beyond it one is forgotten: one that has not answered, if there is any, so that
-/// packets to many absent neighbours do not displace those that exist.
+/// Limit on neighbours. Beyond it one is evicted: preferably one that has not answered, so that
+/// packets to many absent neighbours do not displace existing ones.
 pub const NEIGHBORS_MAX: usize = 512;
 
-/// Packets that wait for a neighbour's answer, at most; beyond it the oldest is dropped (RFC 4861, section
-/// 7.2.2).
+/// Limit on packets that wait for a neighbour's answer; beyond it the oldest is dropped (RFC 4861,
+/// section 7.2.2).
 pub const WAITING_MAX: usize = 3;
 
-/// Bytes of all packets that wait, at most; beyond it a new one is dropped.
+/// Limit on bytes of all waiting packets; beyond it a new one is dropped.
 pub const WAITING_BYTES_MAX: usize = 1 << 20;
 
-/// The time between requests (RFC 4861, section 10, RETRANS_TIMER; RFC 1122, section 2.3.2.1).
+/// Time between requests (RFC 4861, section 10, RETRANS_TIMER; RFC 1122, section 2.3.2.1).
 const REQUEST_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long an answer is believed (RFC 4861, section 10, REACHABLE_TIME).
+/// Lifetime of an answer (RFC 4861, section 10, REACHABLE_TIME).
 const REACHABLE_TIME: Duration = Duration::from_secs(30);
 
-/// How long a stale neighbour is used before it is asked (RFC 4861, section 10, DELAY_FIRST_PROBE_TIME).
+/// Time for which a stale neighbour is used before a probe (RFC 4861, section 10,
+/// DELAY_FIRST_PROBE_TIME).
 const DELAY: Duration = Duration::from_secs(5);
 
-/// Requests to a stale neighbour without an answer until it is forgotten (RFC 4861, section 10,
+/// Number of unanswered requests to a stale neighbour before it is evicted (RFC 4861, section 10,
 /// MAX_UNICAST_SOLICIT).
 const PROBES_MAX: u32 = 3;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Asked, without an answer so far.
+    /// Requested, without an answer so far.
     Incomplete {
         next_request_at: Instant,
     },
@@ -74,31 +75,31 @@ impl State {
 struct Neighbor<P> {
     state: State,
     waiting: VecDeque<P>,
-    /// The number of its last use.
+    /// Number of its last use.
     used: u64,
 }
 
-/// A packet that waits.
+/// A waiting packet.
 pub trait Waiting {
-    /// Returns the number of bytes that it counts for the bound.
+    /// Returns its share of the byte limit.
     fn len_bytes(&self) -> usize;
 }
 
-/// A request that is to be sent.
+/// A request to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// Whose address is asked for.
+    /// Address to resolve.
     pub ip: IpAddr,
-    /// Where the request goes; `None` for all on the link.
+    /// Destination of the request; `None` for all on the link.
     pub mac: Option<MacAddress>,
 }
 
-/// What a neighbour says of itself.
+/// Flags of a neighbour's message about itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
-    /// It answers a request.
+    /// Whether it answers a request.
     pub is_solicited: bool,
-    /// It may change a known address (RFC 4861, section 4.4).
+    /// Whether it may change a known address (RFC 4861, section 4.4).
     pub is_override: bool,
 }
 
@@ -108,7 +109,7 @@ pub struct NeighborCache<P> {
     neighbors: BTreeMap<IpAddr, Neighbor<P>>,
     uses: u64,
     waiting_bytes: usize,
-    /// Packets that have waited in vain.
+    /// Packets dropped after waiting in vain.
     dropped: u64,
 }
 
@@ -119,8 +120,8 @@ impl<P> Default for NeighborCache<P> {
 }
 
 impl<P: Waiting> NeighborCache<P> {
-    /// Returns the Ethernet address to which a packet for the neighbour `ip` goes now, and the
-    /// request that is due. Without an address the caller may let the packet [wait](Self::wait).
+    /// Returns the Ethernet address for a packet to the neighbour `ip`, and a request if one is
+    /// due. Without an address the caller may let the packet [wait](Self::wait).
     pub fn resolve(&mut self, now: Instant, ip: IpAddr) -> (Option<MacAddress>, Option<Request>) {
         self.uses += 1;
         let Some(neighbor) = self.neighbors.get_mut(&ip) else {
@@ -145,7 +146,7 @@ impl<P: Waiting> NeighborCache<P> {
                 *next_request_at = now + REQUEST_INTERVAL;
                 (Some(*mac), Some(Request { ip, mac: Some(*mac) }))
             }
-            // The station with this address may be another one now.
+            // Another station may have this address by now.
             State::Probed { .. } => {
                 neighbor.state = State::Incomplete { next_request_at: now + REQUEST_INTERVAL };
                 (None, Some(Request { ip, mac: None }))
@@ -158,7 +159,7 @@ impl<P: Waiting> NeighborCache<P> {
         }
     }
 
-    /// Lets a packet wait for the answer of a neighbour that [`resolve`](Self::resolve) has no address of.
+    /// Queues a packet for a neighbour whose address [`resolve`](Self::resolve) does not know yet.
     pub fn wait(&mut self, ip: IpAddr, packet: P) {
         let Some(neighbor) = self.neighbors.get_mut(&ip) else { return };
         if neighbor.waiting.len() >= WAITING_MAX
@@ -175,8 +176,9 @@ impl<P: Waiting> NeighborCache<P> {
         }
     }
 
-    /// A neighbour has told its address. What it says of an unknown one is ignored, because nothing was
-    /// asked (RFC 4861, section 7.2.5). Returns the packets that waited for it.
+    /// Processes a neighbour's report of its address. A report about an unknown neighbour is
+    /// ignored, because nothing was requested (RFC 4861, section 7.2.5). Returns the packets that
+    /// waited for it.
     pub fn on_answer(&mut self, now: Instant, ip: IpAddr, mac: MacAddress, answer: Answer) -> VecDeque<P> {
         let Some(neighbor) = self.neighbors.get_mut(&ip) else { return VecDeque::new() };
         let known = neighbor.state.mac();
@@ -195,8 +197,9 @@ impl<P: Waiting> NeighborCache<P> {
         self.take_waiting(ip)
     }
 
-    /// A neighbour has asked for an address of this host, and told its own: a packet for it follows soon
-    /// (RFC 826; RFC 4861, section 7.2.3). Returns the packets that waited for it.
+    /// Processes a neighbour's request for an address of this host, which contains its own: a
+    /// packet for it follows soon (RFC 826; RFC 4861, section 7.2.3). Returns the packets that
+    /// waited for it.
     pub fn on_request(&mut self, ip: IpAddr, mac: MacAddress) -> VecDeque<P> {
         match self.neighbors.get_mut(&ip) {
             Some(neighbor) if neighbor.state.mac() == Some(mac) => {}
@@ -209,13 +212,13 @@ impl<P: Waiting> NeighborCache<P> {
         self.take_waiting(ip)
     }
 
-    /// Neighbours that are known or asked for, and the bytes that wait for them.
+    /// Returns the number of neighbours known or requested, and the bytes that wait for them.
     pub fn held(&self) -> (usize, usize) {
         (self.neighbors.len(), self.waiting_bytes)
     }
 
-    /// Packets that were dropped since the last call, because too many waited or their neighbour was
-    /// forgotten.
+    /// Returns the number of packets dropped since the last call because too many waited or their
+    /// neighbour was evicted.
     pub const fn take_dropped(&mut self) -> u64 {
         std::mem::replace(&mut self.dropped, 0)
     }
@@ -229,7 +232,7 @@ impl<P: Waiting> NeighborCache<P> {
 
     fn insert(&mut self, ip: IpAddr, state: State) {
         if self.neighbors.len() >= NEIGHBORS_MAX {
-            // The one that was not used for longest, of those without an answer if there are any.
+            // Picks the least recently used neighbour, preferably one without an answer.
             let age = |neighbor: &Neighbor<P>| (neighbor.state.mac().is_some(), neighbor.used);
             let oldest = self.neighbors.iter().min_by_key(|(_, neighbor)| age(neighbor)).map(|(ip, _)| *ip);
             if let Some(oldest) = oldest {
@@ -292,14 +295,14 @@ mod tests {
         cache.resolve(at(0), ip(1));
         cache.on_answer(at(0), ip(1), ONE, SOLICITED);
         assert_eq!(cache.resolve(at(29_999), ip(1)), (Some(ONE), None));
-        // Stale: used for five seconds without a question.
+        // Stale: used for five seconds without a probe.
         assert_eq!(cache.resolve(at(30_000), ip(1)), (Some(ONE), None));
         assert_eq!(cache.resolve(at(34_999), ip(1)), (Some(ONE), None));
         let probe = Some(Request { ip: ip(1), mac: Some(ONE) });
         assert_eq!(cache.resolve(at(35_000), ip(1)), (Some(ONE), probe));
         cache.on_answer(at(35_001), ip(1), ONE, SOLICITED);
         assert_eq!(cache.resolve(at(65_000), ip(1)), (Some(ONE), None));
-        // And again, without an answer.
+        // Stale again, without an answer.
         cache.resolve(at(66_000), ip(1));
         for second in 71..74 {
             assert_eq!(cache.resolve(at(second * 1000), ip(1)), (Some(ONE), probe));
@@ -315,7 +318,7 @@ mod tests {
         assert_eq!(cache.held().0, 0);
         assert_eq!(cache.resolve(at(0), ip(1)), (None, to_all(1)));
         cache.on_answer(at(1), ip(1), ONE, SOLICITED);
-        // Without the right to override, another address only raises doubt.
+        // Without the override flag, another address only raises doubt.
         cache.on_answer(at(2), ip(1), OTHER, Answer { is_solicited: true, is_override: false });
         assert_eq!(cache.resolve(at(3), ip(1)), (Some(ONE), None));
         let probe = Some(Request { ip: ip(1), mac: Some(ONE) });
@@ -342,7 +345,7 @@ mod tests {
         for number in 0..100 {
             assert_eq!(cache.resolve(at(0), ip(number)), (Some(ONE), None), "{number}");
         }
-        // If all have answered, the one that was not used for longest goes.
+        // If all have answered, the least recently used one is evicted.
         let mut cache = NeighborCache::<Vec<u8>>::default();
         (0..=NEIGHBORS_MAX as u32).for_each(|number| drop(cache.on_request(ip(number), ONE)));
         assert_eq!(cache.resolve(at(0), ip(1)).0, Some(ONE));

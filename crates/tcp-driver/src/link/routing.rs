@@ -1,14 +1,14 @@
-//! [`RoutingTable`]: the longest prefix that matches an address decides where its packets go (RFC 1122,
-//! section 3.3.1; RFC 4632, section 5.1).
+//! [`RoutingTable`]: routes by the longest prefix that matches an address (RFC 1122, section 3.3.1;
+//! RFC 4632, section 5.1).
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Routes of a table, at most. A table of all networks of the Internet is for routers.
+/// Limit on the routes of a table. A table of all networks of the Internet is a matter of routers.
 pub const ROUTES_MAX: usize = 4096;
 
-/// The addresses that begin with the same bits.
+/// Addresses that share their first bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix {
     network: IpAddr,
@@ -16,8 +16,8 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// Returns the addresses whose first `len` bits are those of `ip`. Returns `None` if it has not
-    /// so many.
+    /// Creates the prefix of the addresses whose first `len` bits are those of `ip`. Returns `None`
+    /// if the address has fewer bits.
     pub fn new(ip: IpAddr, len: u8) -> Option<Self> {
         let network = match ip {
             IpAddr::V4(ip) if len <= 32 => Ipv4Addr::from_bits(ip.to_bits() & mask(len, 32) as u32).into(),
@@ -27,9 +27,9 @@ impl Prefix {
         Some(Self { network, len })
     }
 
-    /// Returns the address of all hosts of the network (RFC 1122, section 3.2.1.3). `None` for
-    /// IPv6, which has none, and for the networks of one or two hosts: both addresses of a /31 are
-    /// hosts (RFC 3021).
+    /// Returns the broadcast address of the network (RFC 1122, section 3.2.1.3). `None` for IPv6,
+    /// which has none, and for the networks of one or two hosts: both addresses of a /31 are hosts
+    /// (RFC 3021).
     pub const fn directed_broadcast(&self) -> Option<Ipv4Addr> {
         match self.network {
             IpAddr::V4(network) if self.len <= 30 => {
@@ -39,7 +39,7 @@ impl Prefix {
         }
     }
 
-    /// Every address of the family of `ip`.
+    /// Returns the prefix of all addresses of the family of `ip`.
     pub const fn all_of(ip: IpAddr) -> Self {
         let network = match ip {
             IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -54,7 +54,7 @@ impl Prefix {
     }
 }
 
-/// Returns the first `len` of `bits` bits.
+/// Returns a mask of the first `len` of `bits` bits.
 const fn mask(len: u8, bits: u32) -> u128 {
     if len == 0 { 0 } else { u128::MAX << (bits - len as u32) }
 }
@@ -65,12 +65,12 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// Where packets go.
+/// Destination of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
-    /// The index of the device.
+    /// Index of the device.
     pub device: usize,
-    /// The router; `None` if the destination is on the link.
+    /// Router; `None` if the destination is on the link.
     pub next_hop: Option<IpAddr>,
 }
 
@@ -90,12 +90,13 @@ impl std::error::Error for TableFull {}
 #[derive(Debug, Clone, Default)]
 pub struct RoutingTable {
     routes: BTreeMap<Prefix, Route>,
-    /// The lengths of the prefixes of each family, longest first, and how many prefixes have each.
+    /// Lengths of the prefixes of each family, longest first, with the number of prefixes of each
+    /// length.
     lens: [Vec<(u8, usize)>; 2],
 }
 
 impl RoutingTable {
-    /// Adds a route, or replaces that of the same prefix.
+    /// Adds a route, or replaces the one with the same prefix.
     ///
     /// # Errors
     /// Fails if the table is full.
@@ -126,8 +127,8 @@ impl RoutingTable {
         Some(route)
     }
 
-    /// Returns the route to an address: that of the longest prefix which contains it. One lookup
-    /// for each length of prefix that the table has.
+    /// Returns the route to an address: that of the longest prefix that contains it. Takes one
+    /// lookup for each prefix length in the table.
     pub fn route_to(&self, ip: IpAddr) -> Option<Route> {
         let lens = &self.lens[usize::from(ip.is_ipv6())];
         lens.iter().find_map(|(len, _)| self.routes.get(&Prefix::new(ip, *len)?).copied())
@@ -213,7 +214,7 @@ mod tests {
         fn a_table_finds_what_a_search_of_all_routes_finds(
             routes in prop::collection::vec((any::<u16>(), 0u8..=32, any::<bool>()), 0..60), ips: [u16; 8],
         ) {
-            // Few different bits, so that prefixes contain each other.
+            // Few bits differ, so that prefixes contain each other.
             let ip = |bits: u16| IpAddr::from(Ipv4Addr::from_bits(u32::from(bits & 0x0f0f) << 16 | u32::from(bits & 3)));
             let mut table = RoutingTable::default();
             let mut all: Vec<(Prefix, Route)> = Vec::new();
