@@ -1,4 +1,4 @@
-//! [`Common`]: what a host has whatever its processors.
+//! [`Common`]: the parts of a host that do not depend on its processors.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use tcp_driver::TcpShared;
 
 use crate::costs::Costs;
 
-/// The connections of a host, at most.
+/// Limits on the connections of a host.
 pub(crate) const LIMITS: DriverLimits = DriverLimits { half_open_max: 1024, connections_max: 4096 };
 
-/// Takes a packet that leaves.
+/// Receiver of outgoing packets.
 type Output = Box<dyn Fn(Bytes)>;
 
-/// What a host has whatever its processors.
+/// Parts of a host that do not depend on its processors.
 pub(crate) struct Common {
     pub(crate) sim: Sim,
     pub(crate) shared: Arc<TcpShared>,
     pub(crate) costs: Costs,
-    /// Processes of applications that wait for the driver.
+    /// Application processes that wait for the driver.
     waiting: RefCell<Vec<TaskId>>,
-    /// Where packets go.
+    /// Destination of packets.
     output: RefCell<Option<Output>>,
 }
 
@@ -33,23 +33,23 @@ impl Common {
         Self { sim: sim.clone(), shared, costs, waiting: RefCell::default(), output: RefCell::default() }
     }
 
-    /// Passes each packet that leaves to `output`.
+    /// Passes each outgoing packet to `output`.
     pub(crate) fn set_output(&self, output: impl Fn(Bytes) + 'static) {
         self.output.replace(Some(Box::new(output)));
     }
 
-    /// The process of an application waits until the driver has run.
+    /// Waits in the process of an application until the driver has run.
     pub(crate) async fn wait(&self) {
         self.waiting.borrow_mut().push(self.sim.current_task());
         wait_for_wake().await;
     }
 
-    /// Lets applications look whether they can go on.
+    /// Wakes applications to check whether they can continue.
     pub(crate) fn wake_applications(&self) {
         self.waiting.take().into_iter().for_each(|task| self.sim.wake(task));
     }
 
-    /// A packet leaves.
+    /// Sends a packet.
     pub(crate) fn send(&self, packet: Bytes) {
         let output = self.output.borrow();
         output.as_ref().expect("a host that sends is connected")(packet);

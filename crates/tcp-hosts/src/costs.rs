@@ -1,51 +1,51 @@
-//! [`Costs`]: the processor time that a host spends.
+//! [`Costs`]: the processor time of a host's work.
 
 use units::Duration;
 
-/// The processor time of a host.
+/// Processor time of a host's work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Costs {
-    /// Of a segment that leaves, in its connection.
+    /// Cost of an outgoing segment in its connection.
     pub sent: SegmentCost,
-    /// Of a segment that arrives, in its connection.
+    /// Cost of an incoming segment in its connection.
     pub received: SegmentCost,
-    /// Of a segment that leaves, at the interface: after its connection has planned it.
+    /// Cost of an outgoing segment at the interface, after its connection has planned it.
     pub link_out: SegmentCost,
-    /// Of a segment that arrives, at the interface: before its connection sees it.
+    /// Cost of an incoming segment at the interface, before its connection sees it.
     pub link_in: SegmentCost,
-    /// Of the work on a segment that needs no connection, in both directions, such as its digest.
+    /// Cost of connection-independent work on a segment, such as its digest, in both directions.
     pub stage: SegmentCost,
-    /// Of sealing or opening a byte of the application in a record, in picoseconds.
+    /// Cost of sealing or opening a byte of the application in a record, in picoseconds.
     pub record_byte_ps: u64,
-    /// Work that needs no connection takes its cost plus or minus at most this much, uniformly
-    /// distributed: caches and memory vary.
+    /// Spread of the cost of connection-independent work, in percent: it is uniformly distributed
+    /// around its value, because caches and memory vary.
     pub spread_percent: u8,
-    /// Of a call of the application, including the switch to it.
+    /// Cost of an application call, including the switch to the application.
     pub call: Duration,
 }
 
-/// The processor time of a segment: a constant, and so much for each byte of its data.
+/// Processor time of a segment: a constant, and a share for each byte of its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SegmentCost {
-    /// Of any segment.
+    /// Cost of any segment.
     pub segment: Duration,
-    /// Of each byte of data, in picoseconds.
+    /// Cost of each byte of data, in picoseconds.
     pub byte_ps: u64,
 }
 
 impl SegmentCost {
-    /// Of a segment with so many bytes of data.
+    /// Returns the cost of a segment with `data_len` bytes of data.
     pub fn of(&self, data_len: usize) -> Duration {
         self.segment + bytes(self.byte_ps, data_len)
     }
 
-    /// Of segments with so many bytes of data each.
+    /// Returns the cost of segments with these numbers of data bytes.
     pub(crate) fn of_all(&self, lens: impl Iterator<Item = usize>) -> Duration {
         lens.fold(Duration::ZERO, |sum, len| sum + self.of(len))
     }
 }
 
-/// Returns the time of so many bytes.
+/// Returns the cost of `len` bytes.
 pub(crate) fn bytes(byte_ps: u64, len: usize) -> Duration {
     Duration::from_nanos(byte_ps.saturating_mul(len as u64) / 1000)
 }

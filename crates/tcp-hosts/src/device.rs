@@ -1,5 +1,5 @@
-//! The environment of a host's driver: virtual time that passes as segments are sent, and a device
-//! that is a queue in memory.
+//! The environment of a host's driver: virtual time that passes while segments are sent, and a
+//! device that is a queue in memory.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -15,19 +15,18 @@ use units::{Duration, Instant};
 
 use crate::costs::SegmentCost;
 
-/// Packets that one receive call takes, at most.
+/// Limit on packets in one receive call.
 const RECEIVED_MAX: usize = 16;
 
-/// The bytes of the headers of a packet that are no data: IPv4 and TCP without options. Costs count
-/// the options as data.
+/// Length of a packet's headers: IPv4 and TCP without options. Costs count the options as data.
 const HEADERS_LEN: usize = 40;
 
-/// The time at a host. In a turn it is ahead of the simulation's: by what the turn has cost so far.
+/// Time at a host. In a turn it is ahead of the simulation's by the cost of the turn so far.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HostClock(Rc<Cell<Instant>>);
 
 impl HostClock {
-    /// Moves on to `now`, never back.
+    /// Advances to `now`, never backwards.
     pub(crate) fn advance_to(&self, now: Instant) {
         self.0.set(self.0.get().max(now));
     }
@@ -70,22 +69,22 @@ impl<O: Offload<Tcp>> Env for HostEnv<O> {
     }
 }
 
-/// The queues of a device.
+/// Queues of a device.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
-    /// What the network has delivered and no interrupt has taken.
+    /// Packets delivered by the network, not taken by an interrupt yet.
     pub(crate) delivered: RefCell<VecDeque<Bytes>>,
-    /// What interrupts have taken and no turn.
+    /// Packets taken by interrupts, not by a turn yet.
     pub(crate) arrived: RefCell<VecDeque<Bytes>>,
-    /// What leaves, and when.
+    /// Outgoing packets and their times.
     pub(crate) sent: RefCell<VecDeque<(Instant, Bytes)>>,
 }
 
-/// The device of a host, as one of its processors has it.
+/// Device of a host, as used by one of its processors.
 pub(crate) struct Device {
     pub(crate) queues: Rc<Queues>,
     pub(crate) clock: HostClock,
-    /// Costs of a packet that is sent, each of which applies.
+    /// Costs of an outgoing packet, all of which apply.
     pub(crate) costs: [SegmentCost; 2],
 }
 
@@ -114,7 +113,7 @@ impl Socket<Tcp> for Device {
         Ok(())
     }
 
-    /// The host has no segmentation offload: each segment is a plan.
+    /// Returns one: the host has no segmentation offload, so each segment is a plan.
     fn batch_max(&self) -> usize {
         1
     }

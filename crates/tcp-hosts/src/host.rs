@@ -25,31 +25,33 @@ use crate::steps::{Division, Steps};
 use crate::stream::Stream;
 use crate::turns::Turns;
 
-/// How a host is made.
+/// Configuration of a host.
 #[derive(Debug, Clone)]
 pub struct HostConfig {
-    /// Its address.
+    /// Address.
     pub address: IpAddr,
-    /// The port to which others can connect.
+    /// Port that accepts connections.
     pub listening: Option<u16>,
-    /// Its connections.
+    /// Configuration of its connections.
     pub tcp: TcpConfig,
-    /// Its security layers. They need [processors](Processors) that do steps: `Packet` or `Pipeline`.
+    /// Security layers. They need [processors](Processors) that perform steps: `Packet` or
+    /// `Pipeline`.
     pub layers: Option<Layers>,
-    /// The processor time that it spends.
+    /// Processor time of its work.
     pub costs: Costs,
-    /// Its processors.
+    /// Processors.
     pub processors: Processors,
-    /// Interrupts that precede a turn, at most. Without a limit a host that receives faster than it can
-    /// process makes no turn, as a kernel; with one a host shares its time fairly. Processors that do
-    /// steps take each in its order.
+    /// Limit on interrupts that precede a turn. Without a limit, a host that receives faster than
+    /// it can process makes no turn, like a kernel; with one, a host shares its time fairly.
+    /// Processors that perform steps take them in order.
     pub interrupts_max: usize,
-    /// What may wait between applications and connections.
+    /// Limits on data between applications and connections.
     pub limits: Limits,
 }
 
 impl HostConfig {
-    /// Creates a host that costs no time, with one processor, and to which no other can connect.
+    /// Creates the configuration of a host with one processor and work without cost, which accepts
+    /// no connections.
     pub fn new(address: IpAddr, tcp: TcpConfig) -> Self {
         Self {
             address,
@@ -64,7 +66,7 @@ impl HostConfig {
     }
 }
 
-/// A host. Clones are the same host.
+/// A host. Clones refer to the same host.
 #[derive(Clone)]
 pub struct Host {
     pub(crate) inner: Rc<Inner>,
@@ -82,7 +84,7 @@ enum Machine {
     Steps(Rc<Steps>),
 }
 
-/// A machine that its line does not keep alive, because it has the line.
+/// Weak reference to a machine, held by its line, which the machine owns.
 enum WeakMachine {
     Turns(Weak<Turns>),
     Steps(Weak<Steps>),
@@ -177,12 +179,12 @@ impl Host {
         Stream::new(Rc::clone(&self.inner), handle)
     }
 
-    /// Passes each packet that leaves to `output`, instead of where they went before.
+    /// Passes each outgoing packet to `output`, instead of its previous destination.
     pub fn set_output(&self, output: impl Fn(Bytes) + 'static) {
         self.inner.common.set_output(output);
     }
 
-    /// A packet arrives.
+    /// Delivers a packet.
     pub fn arrive(&self, packet: Bytes) {
         self.inner.machine.arrive(packet);
     }
@@ -196,8 +198,8 @@ impl Host {
     }
 }
 
-/// Connects two hosts by a line in each direction. `line_len` is the length on the line of a packet
-/// of so many bytes: with the headers and the padding of its frames or cells.
+/// Connects two hosts by a line in each direction. `line_len` returns the length on the line of a
+/// packet of this many bytes, with the headers and padding of its frames or cells.
 ///
 /// # Errors
 /// Fails if the configuration of the lines is invalid.
@@ -227,12 +229,12 @@ pub fn connect(
 }
 
 impl Inner {
-    /// The time of a call of an application that writes.
+    /// Spends the time of an application call that writes.
     pub(crate) async fn call_to_write(&self) {
         self.call(true).await;
     }
 
-    /// The time of a call of an application that reads.
+    /// Spends the time of an application call that reads.
     pub(crate) async fn call_to_read(&self) {
         self.call(false).await;
     }
@@ -244,7 +246,7 @@ impl Inner {
         }
     }
 
-    /// Waits until `poll` is ready. It is asked again after each turn.
+    /// Waits until `poll` is ready. It is polled again after each turn.
     pub(crate) async fn wait_until<T>(&self, poll: impl Fn(&Waker) -> Poll<T>) -> T {
         loop {
             if let Poll::Ready(ready) = poll(Waker::noop()) {
@@ -255,7 +257,7 @@ impl Inner {
     }
 }
 
-/// How handles reach the driver of a host.
+/// Access of handles to the driver of a host.
 #[derive(Clone)]
 pub(crate) struct HostRuntime(Rc<Inner>);
 

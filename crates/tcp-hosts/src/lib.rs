@@ -5,24 +5,24 @@
 //!        each call costs time          each segment costs time
 //! ```
 //!
-//! The stack is that of the live engine: the driver core (crate `driver`) with TCP/IP as its protocol
-//! (`tcp-driver`, `tcp`). It differs in the clock, which the simulation sets, and in the device, which
-//! is a queue in memory. Bytes are real, so checksums are verified.
+//! The stack is the live engine's: the driver core (crate `driver`) with TCP/IP as its protocol
+//! (`tcp-driver`, `tcp`). It differs in the clock, which the simulation sets, and in the device,
+//! which is a queue in memory. Bytes are real, so checksums are verified.
 //!
-//! For a processor that takes turns three kinds of work compete, the first before the second before the
-//! third, none of them interrupted:
+//! On a processor that takes turns, three kinds of work compete; each kind precedes the next, and
+//! none is interrupted:
 //!
-//! 1. interrupts: each segment that arrives costs its time,
-//! 2. turns of the driver, in which each segment that leaves costs its time,
+//! 1. interrupts: each arriving segment costs its time,
+//! 2. turns of the driver, in which each outgoing segment costs its time,
 //! 3. calls of applications.
 //!
-//! While segments arrive faster than the host can take them, it makes no turn, unless the interrupts
-//! before a turn are limited. So a busy host processes several segments at a time, and what it answers
-//! comes late.
+//! While segments arrive faster than the host can take them, it makes no turn, unless the number of
+//! interrupts before a turn is limited. So a busy host processes several segments at a time, and
+//! answers them late.
 //!
-//! Under `packet(n)`, and where four processors divide the work, the driver's turns take no time, and
-//! each packet passes through steps that do: `steps` has the figure. Interface, connection, and the work
-//! that needs no connection, such as digests and records, have costs of their own.
+//! Under `packet(n)`, and where four processors divide the work, the driver's turns take no time,
+//! and each packet passes through steps that do: `steps` has the figure. The interface, the
+//! connection and connection-independent work, such as digests and records, have separate costs.
 //!
 //! | module | content |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! The processors of a host, and which of its work each does.
+//! The processors of a host, and the assignment of its work to them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -13,23 +13,23 @@ use crate::device::HostClock;
 /// The processors of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Processors {
-    /// One does all work, in turns.
+    /// One processor does all work, in turns.
     One,
-    /// One receives, from the interrupt to the application that reads, and one sends: the placement
-    /// `split`, as on the Parallel Protocol Engine.
+    /// One processor receives, from the interrupt to the application that reads, and one sends: the
+    /// placement `split`, as on the Parallel Protocol Engine.
     ReceiveAndSend,
-    /// The first has the connections and the interface. All do the work that needs no connection: the
-    /// placement `packet(n)`, after Nahum et al. 1996.
+    /// The first processor has the connections and the interface. All do connection-independent
+    /// work: the placement `packet(n)`, after Nahum et al. 1996.
     Packet(usize),
-    /// Four: the interface and the connections apart, in each direction, as on the Parallel Protocol
-    /// Engine.
+    /// Four processors: separate ones for the interface and the connections, in each direction, as
+    /// on the Parallel Protocol Engine.
     Pipeline,
 }
 
-/// A processor that takes turns, and the process that takes them.
+/// A processor that takes turns, and the process that performs them.
 pub(crate) struct Processor {
     pub(crate) unit: Resource,
-    /// The time on it. In a turn it is ahead of the simulation's.
+    /// Time on this processor. In a turn it is ahead of the simulation's.
     pub(crate) clock: HostClock,
     pub(crate) process: ProcessWaker,
 }
@@ -40,25 +40,25 @@ impl Processor {
     }
 }
 
-/// Processors that do single steps.
+/// Processors that perform single steps.
 pub(crate) struct Pool {
     sim: Sim,
     units: Vec<Resource>,
-    /// Processes with a step for any processor, those with the first kind of step before the others.
+    /// Processes with a step for any processor; those with the first kind of step come first.
     waiting: [RefCell<VecDeque<TaskId>>; 2],
 }
 
-/// Where a step is done.
+/// Processor of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum On {
-    /// By this processor, before what any could do.
+    /// This processor, before steps for any.
     This(usize),
-    /// By any.
+    /// Any processor.
     Any(Kind),
 }
 
-/// The kinds of steps for any processor. The first precedes the second: what has begun to leave or to
-/// arrive goes on before more is begun.
+/// Kinds of steps for any processor. The first precedes the second: packets that have begun to
+/// leave or arrive continue before others begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Packet,
@@ -75,7 +75,7 @@ impl Pool {
         self.units.len()
     }
 
-    /// Does a step. One that takes no time is done at once.
+    /// Performs a step. A step without cost is done at once.
     pub(crate) async fn run(&self, on: On, time: Duration) {
         if time.is_zero() {
             return;
@@ -89,7 +89,7 @@ impl Pool {
         self.wake_next();
     }
 
-    /// Does a step of an application on this processor, after what its host has to do there.
+    /// Performs a step of an application on this processor, after the host's own work there.
     pub(crate) async fn run_last(&self, number: usize, time: Duration) {
         if time.is_zero() {
             return;
@@ -107,7 +107,8 @@ impl Pool {
         loop {
             if self.next() == Some(own) {
                 if self.idle().is_none() && self.units[0].present() == 0 {
-                    // What the first processor alone can do, and what is due now, too, precedes.
+                    // Work that only the first processor can do and that is also due now comes
+                    // first.
                     self.sim.yield_now().await;
                 }
                 let first = self.units.first().filter(|unit| unit.present() == 0);
@@ -125,7 +126,7 @@ impl Pool {
         }
     }
 
-    /// An idle processor that has no other work.
+    /// Returns an idle processor without other work.
     fn idle(&self) -> Option<&Resource> {
         self.units[1..].iter().find(|unit| unit.present() == 0)
     }
@@ -141,14 +142,14 @@ impl Pool {
     }
 }
 
-/// Counts turns at one time, which would never end.
+/// Counter of turns at one time, to detect an endless loop.
 #[derive(Default)]
 pub(crate) struct Stall {
     last: Cell<Instant>,
     turns: Cell<u32>,
 }
 
-/// Turns at one virtual time that count as a livelock.
+/// Number of turns at one virtual time that counts as a livelock.
 const STALLED_TURNS_MAX: u32 = 100_000;
 
 impl Stall {

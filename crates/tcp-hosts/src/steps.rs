@@ -1,4 +1,5 @@
-//! [`Steps`]: a host whose driver decides in no time, and whose processors do the steps of each packet.
+//! [`Steps`]: a host whose driver decides in no time, and whose processors perform the steps of
+//! each packet.
 //!
 //! ```text
 //!   line ─▶ link in ─▶ stage ─ in order ─▶ connection ─▶ Driver ─▶ Stream ─▶ application
@@ -7,7 +8,7 @@
 //!                                                             stage
 //! ```
 //!
-//! Each step takes its cost on a processor. The division decides on which.
+//! Each step costs time on a processor. The division determines the processor.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -29,28 +30,28 @@ use crate::costs::bytes;
 use crate::device::{HostClock, HostEnv, data_len};
 use crate::processor::{Kind, On, Pool, Stall};
 
-/// Packets in progress for each processor, at most, in each direction: as a simulated QUIC host has
-/// batches for each thread.
+/// Limit on packets in progress for each processor, in each direction, like the batches for each
+/// thread of a simulated QUIC host.
 const PACKETS_MAX: usize = 4;
 
 type TcpPipeline = Pipeline<Tcp, SealedPackets>;
 
-/// The steps of a packet.
+/// Assignment of a packet's steps to processors.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Division {
     pub(crate) link_in: usize,
     pub(crate) link_out: usize,
-    /// The connection, and the application that reads.
+    /// Processor of the connection, and of the application that reads.
     pub(crate) received: usize,
-    /// The connection, and the application that writes.
+    /// Processor of the connection, and of the application that writes.
     pub(crate) sent: usize,
-    /// What needs no connection is done by any processor. Otherwise it is done by those of the link, and
-    /// records by that of the connection.
+    /// Whether any processor does connection-independent work. Otherwise the link's processors do
+    /// it, and the connection's processor does records.
     pub(crate) shares_stages: bool,
 }
 
-/// Seals plans when they are made. The bytes are the same at any time; the time that it takes is that of
-/// the stage.
+/// Seals plans when they are made. The bytes do not depend on the time; the cost is charged to the
+/// stage.
 #[derive(Default)]
 struct SealedPackets {
     buffer: SuperPacket,
@@ -77,7 +78,7 @@ impl Carrier<Tcp> for SealedPackets {
     }
 }
 
-/// The processors of a host and their steps.
+/// Processors of a host and their steps.
 pub(crate) struct Steps {
     common: Rc<Common>,
     driver: RefCell<Driver<HostEnv<TcpPipeline>>>,
@@ -85,9 +86,9 @@ pub(crate) struct Steps {
     pipeline: TcpPipeline,
     division: Division,
     processors: Pool,
-    /// What the network has delivered.
+    /// Packets delivered by the network.
     delivered: RefCell<VecDeque<Bytes>>,
-    /// Received packets that are not processed.
+    /// Number of received packets not processed yet.
     receiving: Cell<usize>,
     sender: ProcessWaker,
     receiver: ProcessWaker,
@@ -140,18 +141,18 @@ impl Steps {
         steps
     }
 
-    /// Lets the driver run: something is due.
+    /// Makes the driver run, because work is due.
     pub(crate) fn wake(&self) {
         self.sender.wake(&self.common.sim);
     }
 
-    /// A packet arrives.
+    /// Delivers a packet.
     pub(crate) fn arrive(&self, packet: Bytes) {
         self.delivered.borrow_mut().push_back(packet);
         self.receiver.wake(&self.common.sim);
     }
 
-    /// The time of a call of an application that writes or reads.
+    /// Spends the time of an application call that writes or reads.
     pub(crate) async fn call(&self, writes: bool) {
         let processor = if writes { self.division.sent } else { self.division.received };
         self.processors.run_last(processor, self.common.costs.call).await;
@@ -161,7 +162,7 @@ impl Steps {
         self.driver.borrow().connections().map(tcp_driver::TcpConnection::tcp).for_each(look);
     }
 
-    /// Runs turns of the driver while they are due, and begins the jobs that it has for others.
+    /// Runs turns of the driver while they are due, and begins its jobs for others.
     fn run_driver(self: &Rc<Self>) {
         let now = self.common.sim.now();
         self.clock.advance_to(now);
@@ -183,7 +184,7 @@ impl Steps {
         }
     }
 
-    /// The process that plans: the driver's serial part of what is sent.
+    /// Runs the process that plans: the driver's serial part of sending.
     async fn plan(self: Rc<Self>) {
         let sim = self.common.sim.clone();
         self.sender.register(&sim);
@@ -219,7 +220,7 @@ impl Steps {
         self.run_driver();
     }
 
-    /// The process that takes packets from the device.
+    /// Runs the process that takes packets from the device.
     async fn receive(self: Rc<Self>) {
         self.receiver.register(&self.common.sim);
         let packets_max = PACKETS_MAX * self.processors.len();
@@ -257,12 +258,12 @@ impl Steps {
         self.run_driver();
     }
 
-    /// Returns where work that needs no connection is done.
+    /// Returns the processor for connection-independent work.
     const fn stage(&self, kind: Kind, own: usize) -> On {
         if self.division.shares_stages { On::Any(kind) } else { On::This(own) }
     }
 
-    /// A time of work that needs no connection.
+    /// Returns the cost of connection-independent work, with its random spread.
     fn varied(&self, time: Duration) -> Duration {
         let spread = time.as_nanos() * u64::from(self.common.costs.spread_percent) / 100;
         let [low, high] = [time.as_nanos() - spread, time.as_nanos() + spread].map(Duration::from_nanos);
@@ -270,7 +271,7 @@ impl Steps {
     }
 }
 
-/// Returns the bytes of data in each packet.
+/// Returns the number of data bytes in each packet.
 fn lens(planned: &Planned<Tcp, SealedPackets>) -> impl Iterator<Item = usize> + '_ {
     planned.packets.iter().map(|packet| data_len(packet))
 }

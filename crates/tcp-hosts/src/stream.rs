@@ -8,7 +8,7 @@ use tcp_driver::{Closed, StreamHandle, WriteError};
 
 use crate::host::{HostRuntime, Inner};
 
-/// A connection. When it is dropped, what was written is still sent, and then the connection ends.
+/// A connection. When it is dropped, written data are still sent, and then the connection ends.
 pub struct Stream {
     host: Rc<Inner>,
     handle: StreamHandle<HostRuntime>,
@@ -19,8 +19,8 @@ impl Stream {
         Self { host, handle }
     }
 
-    /// Writes all of `bytes` in one call. What the send buffer has no space for waits in the outbox, from
-    /// which the driver fills it in its turns.
+    /// Writes all of `bytes` in one call. Bytes beyond the space of the send buffer wait in the
+    /// outbox, from which the driver fills it in its turns.
     ///
     /// # Errors
     /// Fails if the connection has ended.
@@ -33,20 +33,20 @@ impl Stream {
         Ok(())
     }
 
-    /// Returns the next received bytes, at most `len_max`; `None` at the end of the peer's stream.
+    /// Returns up to `len_max` received bytes; `None` at the end of the peer's stream.
     ///
     /// # Errors
-    /// Fails if the connection has ended before the peer's stream has.
+    /// Fails if the connection ended before the peer's stream.
     pub async fn read(&self, len_max: usize) -> Result<Option<Bytes>, Closed> {
         let bytes = self.host.wait_until(|waker| self.handle.poll_read(len_max, waker)).await?;
         self.host.call_to_read().await;
         Ok(bytes)
     }
 
-    /// Reads exactly `len` bytes and drops them. Returns false if the peer's stream ends before.
+    /// Reads exactly `len` bytes and drops them. Returns false if the peer's stream ends earlier.
     ///
     /// # Errors
-    /// Fails if the connection has ended before the peer's stream has.
+    /// Fails if the connection ended before the peer's stream.
     pub async fn read_exact(&self, len: usize) -> Result<bool, Closed> {
         let mut left = len;
         while left > 0 {
@@ -56,7 +56,7 @@ impl Stream {
         Ok(true)
     }
 
-    /// Ends the stream to the peer, after everything that was written.
+    /// Ends our stream after all written data.
     pub fn finish(&self) {
         self.handle.finish();
     }

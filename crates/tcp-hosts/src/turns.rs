@@ -19,35 +19,35 @@ use crate::common::{Common, LIMITS};
 use crate::device::{Device, HostEnv, Queues, data_len};
 use crate::processor::{Processor, Stall};
 
-/// The processors of a host and their turns.
+/// Processors of a host and their turns.
 pub(crate) struct Turns {
     common: Rc<Common>,
     driver: RefCell<Driver<HostEnv<Workers<Tcp>>>>,
     queues: Rc<Queues>,
     interrupts_max: usize,
-    /// The processor of the driver.
+    /// Processor of the driver.
     sending: Processor,
     receiving: Option<Receiving>,
 }
 
-/// The processor that receives, if it is another one than the driver's.
+/// Receiving processor, if it differs from the driver's.
 struct Receiving {
     processor: Processor,
     worker: RefCell<Box<dyn WorkerLoop>>,
 }
 
-/// The work of a processor.
+/// Work of a processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
-    /// The driver's, with the interrupts if no other processor has them.
+    /// The driver's work, with the interrupts if no other processor has them.
     Sending,
-    /// Interrupts and the receive worker's.
+    /// Interrupts, and the receive worker's work.
     Receiving,
 }
 
 impl Turns {
-    /// Processors that take turns, two if `receives_apart`. Interrupts that precede a turn are at most
-    /// `interrupts_max`.
+    /// Starts processors that take turns, two if `receives_apart`. At most `interrupts_max`
+    /// interrupts precede a turn.
     pub(crate) fn begin(
         common: &Rc<Common>,
         name: &str,
@@ -89,18 +89,18 @@ impl Turns {
         turns
     }
 
-    /// Lets the driver run: something is due.
+    /// Makes the driver run, because work is due.
     pub(crate) fn wake(&self) {
         self.sending.process.wake(&self.common.sim);
     }
 
-    /// A packet arrives.
+    /// Delivers a packet.
     pub(crate) fn arrive(&self, packet: Bytes) {
         self.queues.delivered.borrow_mut().push_back(packet);
         self.receiving().process.wake(&self.common.sim);
     }
 
-    /// The time of a call of an application that writes or reads.
+    /// Spends the time of an application call that writes or reads.
     pub(crate) async fn call(&self, writes: bool) {
         let processor = if writes { &self.sending } else { self.receiving() };
         let held = processor.unit.acquire().await;
@@ -137,11 +137,11 @@ impl Turns {
         }
     }
 
-    /// Takes what has arrived, and runs a turn: it decides now, and the time passes that it costs.
+    /// Takes arrived packets and runs a turn: its decisions are made now, and then its cost passes.
     async fn turn(&self, side: Side) {
         let (processor, sim) = (self.processor(side), &self.common.sim);
         let held = processor.unit.acquire_urgently().await;
-        // Interrupts come first: also those of packets that arrive meanwhile.
+        // Interrupts come first, even those of packets that arrive meanwhile.
         for _ in 0..self.interrupts_max {
             if !self.is_interrupted(side) {
                 break;
@@ -162,12 +162,12 @@ impl Turns {
         sim.sleep_until(processor.clock.now()).await;
         drop(held);
         self.common.wake_applications();
-        // Each side may have left work to the other.
+        // Each side may have left work for the other.
         self.sending.process.wake(sim);
         self.receiving().process.wake(sim);
     }
 
-    /// Passes what a turn has sent to the line, each packet at its time.
+    /// Passes the packets sent in a turn to the line, each at its time.
     async fn emit(&self) {
         let pop = || self.queues.sent.borrow_mut().pop_front();
         while let Some((at, packet)) = pop() {
@@ -177,7 +177,7 @@ impl Turns {
     }
 }
 
-/// The process of a processor.
+/// Runs the process of a processor.
 async fn run(turns: Rc<Turns>, side: Side) {
     let (sim, process) = (turns.common.sim.clone(), &turns.processor(side).process);
     process.register(&sim);
