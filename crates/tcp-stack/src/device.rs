@@ -1,4 +1,4 @@
-//! [`IpDevice`]: where the packets of a TCP/IP stack come from and go to.
+//! [`IpDevice`]: source and destination of the packets of a TCP/IP stack.
 
 use std::io::{self, IoSlice};
 use std::iter;
@@ -19,25 +19,25 @@ use crate::ethernet::{Ethernet, EthernetConfig, EthernetError};
 use crate::memory::ReceiveMemory;
 use crate::port::PacketPort;
 
-/// Reads in one receive call: as many super-packets as fit into the caches of one core.
+/// Number of reads in one receive call: as many super-packets as fit into the caches of one core.
 const READS_MAX: usize = 16;
 
-/// Segments in a plan: more than fit into a packet of 64 KiB with any but tiny segments.
+/// Segments in a plan: more than fit into a packet of 64 KiB, unless they are tiny.
 const SEGMENTS_MAX: usize = 64;
 
-/// A TUN or TAP device, of the kernel or in memory, or an Ethernet interface.
+/// A TUN or TAP device of the kernel or in memory, or an Ethernet interface.
 #[derive(Debug, Clone)]
 pub struct IpDevice {
     kind: Kind,
-    /// An address of the stack on it.
+    /// An address of the stack on the device.
     address: IpAddr,
-    /// Its other queues.
+    /// Further queues of the device.
     queues: Vec<Self>,
-    /// It carries Ethernet frames.
+    /// Link layer, if the device carries Ethernet frames.
     ethernet: Option<Ethernet>,
-    /// The networks on it, as far as they are known.
+    /// Known networks on the device.
     networks: Vec<Prefix>,
-    /// Those of the stack that it belongs to.
+    /// Counters of the stack that it belongs to.
     counters: Arc<HostCounters>,
 }
 
@@ -51,7 +51,7 @@ enum Kind {
 }
 
 impl IpDevice {
-    /// Creates a TUN device of the kernel, on which the stack has `address`.
+    /// Creates a device on a TUN device of the kernel; the stack has `address` on it.
     pub fn kernel(tun: Tun, address: IpAddr) -> Self {
         Self::new(Kind::Kernel(tun), address, None)
     }
@@ -60,29 +60,30 @@ impl IpDevice {
         Self { kind, address, queues: Vec::new(), ethernet, networks: Vec::new(), counters: Arc::default() }
     }
 
-    /// Creates a device in memory, on which the stack has `address`.
+    /// Creates a device on a TUN device in memory; the stack has `address` on it.
     pub fn memory(tun: MemoryTun, address: IpAddr) -> Self {
         Self::new(Kind::Memory(tun), address, None)
     }
 
-    /// Creates a share of a TUN device that another thread reads, for a [transparent
+    /// Creates a device on the share of a TUN device that another thread reads, for a [transparent
     /// stack](crate::TcpStackConfig::transparent).
     pub fn port(port: PacketPort) -> Self {
         Self::new(Kind::Port(port), IpAddr::V4(Ipv4Addr::UNSPECIFIED), None)
     }
 
-    /// Adds a queue, for another driver: see [`Placement::Connection`](crate::Placement::Connection).
+    /// Adds a queue for another driver: see
+    /// [`Placement::Connection`](crate::Placement::Connection).
     #[must_use]
     pub fn with_queue(mut self, queue: Self) -> Self {
         self.queues.push(queue);
         self
     }
 
-    /// Adds a network that the device leads to: the addresses whose first `len` bits are those of `ip`.
+    /// Adds a network behind the device: the addresses whose first `len` bits are those of `ip`.
     /// Packets from its directed broadcast address are dropped and counted
-    /// ([`Count::InvalidSources`](crate::Count)), and there is no connection to it (RFC 1122, section
-    /// 3.2.1.3). An Ethernet device has the networks of its [`EthernetConfig`]. A length beyond the bits of
-    /// the address has no effect.
+    /// ([`Count::InvalidSources`](crate::Count)), and connections to it are impossible (RFC 1122,
+    /// section 3.2.1.3). An Ethernet device has the networks of its [`EthernetConfig`]. A length
+    /// beyond the bits of the address has no effect.
     #[must_use]
     pub fn with_network(mut self, ip: IpAddr, len: u8) -> Self {
         self.networks.extend(Prefix::new(ip, len));
@@ -97,7 +98,7 @@ impl IpDevice {
         1 + self.queues.len()
     }
 
-    /// One of its queues, as a device that counts in `counters`.
+    /// Returns one of its queues, as a device that counts in `counters`.
     pub(crate) fn queue(&self, index: usize, counters: &Arc<HostCounters>) -> Self {
         let queue = if index == 0 { self } else { &self.queues[index - 1] };
         if let Kind::Port(port) = &queue.kind {
@@ -107,7 +108,7 @@ impl IpDevice {
         Self { counters: Arc::clone(counters), ..device }
     }
 
-    /// Creates a TAP device of the kernel, on whose link the stack is a host.
+    /// Creates a device on a TAP device of the kernel; the stack is a host on its link.
     ///
     /// # Errors
     /// Fails if `config` has too many routes.
@@ -115,7 +116,8 @@ impl IpDevice {
         Self::ethernet(Kind::Tap(tap), config)
     }
 
-    /// Creates an Ethernet interface of the kernel, on whose link the stack is a host of its own.
+    /// Creates a device on an Ethernet interface of the kernel; the stack is a separate host on its
+    /// link.
     ///
     /// # Errors
     /// Fails if `config` has too many routes.
@@ -123,7 +125,8 @@ impl IpDevice {
         Self::ethernet(Kind::Interface(socket), config)
     }
 
-    /// Creates a device in memory that carries Ethernet frames, on whose link the stack is a host.
+    /// Creates a device on a TUN device in memory that carries Ethernet frames; the stack is a host
+    /// on its link.
     ///
     /// # Errors
     /// Fails if `config` has too many routes.
@@ -137,12 +140,12 @@ impl IpDevice {
         Ok(Self { networks: config.networks().collect(), ..device })
     }
 
-    /// Reads packets, at most [`READS_MAX`].
+    /// Reads at most [`READS_MAX`] packets.
     fn read(&mut self, memory: &mut ReceiveMemory, batches: &mut Vec<Received>) -> ReceiveOutcome {
         if let Kind::Port(port) = &self.kind {
             return port.receive(batches, &self.counters);
         }
-        // Counted once for all packets that are passed on, before these are counted again.
+        // Counted once for all packets passed on, before their fates are counted.
         let before = batches.len();
         let outcome = self.read_into(memory, batches);
         self.counters.add_many(Count::Read, (batches.len() - before) as u64);
@@ -167,7 +170,7 @@ impl IpDevice {
         ReceiveOutcome::MayHaveMore
     }
 
-    /// Writes a packet with its offload header. The first piece has its headers.
+    /// Writes a packet with its offload header. The first piece contains its headers.
     fn write<'a>(
         &mut self,
         offload: &[u8; OFFLOAD_HEADER_BYTES],
@@ -199,7 +202,8 @@ impl IpDevice {
     }
 }
 
-/// A packet with its offload header, as it was read; if it is none for the stack, what became of it.
+/// Parses a packet with its offload header, as it was read; returns the fate of one that is not for
+/// the stack.
 pub(crate) fn received(mut packet: Bytes, ethernet: Option<&Ethernet>) -> Result<Received, Count> {
     let offload = ReadOffload::parse(&packet).map_err(|_| Count::WrongOffloads)?;
     let mut packet = packet.split_off(OFFLOAD_HEADER_BYTES);
@@ -212,7 +216,7 @@ pub(crate) fn received(mut packet: Bytes, ethernet: Option<&Ethernet>) -> Result
     Ok(Received::new(packet, offload.segment, offload.is_verified))
 }
 
-/// Writes a packet behind headers, at most two: those of offload and Ethernet.
+/// Writes a packet after at most two headers: those of offload and Ethernet.
 fn write_pieces<'a>(
     tun: &mut dyn TunDevice,
     headers: &[&[u8]],
@@ -230,7 +234,7 @@ fn write_pieces<'a>(
     tun.write(&all[..count])
 }
 
-/// Returns the reason for which the kernel does not take a packet.
+/// Returns the reason why the kernel does not accept a packet.
 fn send_error(error: &io::Error) -> SendError {
     match error.kind() {
         io::ErrorKind::WouldBlock => SendError::WouldBlock,

@@ -1,4 +1,4 @@
-//! [`Ethernet`]: what an Ethernet device adds to a device of IP packets.
+//! [`Ethernet`]: the link layer that an Ethernet device adds to a device of IP packets.
 
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use tcp_driver::link::{Frame, Interface, Prefix, TableFull};
 use tcp_driver::{Count, HostCounters};
 use wire::ethernet::{HEADER_LEN, MacAddress};
 
-/// The offload header of a packet, which is kept with it while it waits.
+/// Offload header, kept with a packet while it waits.
 type Offload = [u8; OFFLOAD_HEADER_BYTES];
 
 /// A stack's end of an Ethernet link.
@@ -22,13 +22,13 @@ pub struct EthernetConfig {
     routers: Vec<(Prefix, IpAddr)>,
 }
 
-/// Why a stack's end of an Ethernet link cannot be.
+/// Reason why a stack's end of an Ethernet link is impossible.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum EthernetError {
     /// An address has fewer bits than the length of its network.
     PrefixLength(IpAddr, u8),
-    /// The system gives no random bytes for the Ethernet address.
+    /// The system provides no random bytes for the Ethernet address.
     Random(io::Error),
     /// There are too many routes.
     Routes(TableFull),
@@ -51,11 +51,11 @@ impl EthernetConfig {
     /// address.
     ///
     /// # Errors
-    /// Fails if a length is impossible, or the system gives no random bytes.
+    /// Fails if a length is impossible, or the system provides no random bytes.
     pub fn new(addresses: &[(IpAddr, u8)]) -> Result<Self, EthernetError> {
         let mut mac = [0; 6];
         net::os_random(&mut mac).map_err(EthernetError::Random)?;
-        // Of one station, and not assigned by its maker (IEEE 802).
+        // Unicast and locally administered (IEEE 802).
         mac[0] = mac[0] & 0xfc | 0x02;
         let prefix = |(ip, len): &(IpAddr, u8)| {
             let prefix = Prefix::new(*ip, *len).ok_or(EthernetError::PrefixLength(*ip, *len))?;
@@ -116,8 +116,8 @@ impl Ethernet {
         lock(&self.interface)
     }
 
-    /// Returns where the IP packet in a frame begins, if there is one for this host; otherwise what
-    /// became of it.
+    /// Returns the offset of the IP packet in a frame, if it is for this host; otherwise the fate
+    /// of the frame.
     pub(crate) fn receive(&self, frame: &[u8]) -> Result<usize, Count> {
         match self.interface().handle_frame(self.clock.now(), frame) {
             Frame::Packet(start) => Ok(start),
@@ -128,8 +128,8 @@ impl Ethernet {
         }
     }
 
-    /// Returns the Ethernet header of a packet that is sent now. Returns `None` if it waits for its
-    /// neighbour. The first piece has its IP header.
+    /// Returns the Ethernet header of a packet that is sent now. Returns `None` if the packet waits
+    /// for its neighbour. The first piece contains its IP header.
     pub(crate) fn header_of<'a>(
         &self,
         offload: Offload,
@@ -140,8 +140,8 @@ impl Ethernet {
         self.interface().header_for(self.clock.now(), first, || (all.flatten().copied().collect(), offload))
     }
 
-    /// Sends requests, answers and the packets that have waited. One that the system does not take is lost,
-    /// as on any Ethernet, and counted.
+    /// Sends requests, answers and packets that have waited. A frame that the system does not
+    /// accept is lost, as on any Ethernet, and counted.
     pub(crate) fn send_frames(&self, device: &mut dyn TunDevice, counters: &HostCounters) {
         while let Some(frame) = { self.interface().poll_frame() } {
             let offload = frame.note.unwrap_or_default();
@@ -157,6 +157,6 @@ impl Ethernet {
         }
     }
 
-    /// What headers of packets are longer by.
+    /// Number of bytes by which headers are longer.
     pub(crate) const HEADER_LEN: u16 = HEADER_LEN as u16;
 }

@@ -1,5 +1,5 @@
-//! TCP/IP in this process: a stack with addresses of its own on a device, whose peers may be the
-//! kernel and every other TCP.
+//! A TCP/IP stack in this process, with its own addresses on a device; its peers may be the kernel
+//! and every other TCP.
 //!
 //! | item | content |
 //! |---|---|
@@ -14,8 +14,8 @@
 //! | [`Layers`], [`Stack`] | security layers above and below TCP |
 //! | [`TcpConfig`] | what connections use, and their timers |
 //!
-//! With the feature `tokio`, a [`TcpStream`] is tokio's `AsyncRead` and `AsyncWrite`. The calls that end in
-//! `_async` need no feature.
+//! With the feature `tokio`, a [`TcpStream`] implements tokio's `AsyncRead` and `AsyncWrite`. Calls
+//! that end in `_async` need no feature.
 #![forbid(unsafe_code)]
 
 mod device;

@@ -11,8 +11,8 @@ use tcp_driver::{Closed, ListenerHandle, Runtime};
 use crate::runtime::TcpRuntime;
 use crate::stream::TcpStream;
 
-/// A port that accepts connections, on all addresses of its [stack](crate::TcpStack). Clones share the
-/// port; it is closed when the last one is dropped. Peers that were not accepted until then are reset.
+/// A port that accepts connections, on all addresses of its [stack](crate::TcpStack). Clones share
+/// the port; it is closed when the last one is dropped. Peers not accepted by then are reset.
 #[derive(Clone)]
 pub struct TcpListener {
     handle: ListenerHandle<TcpRuntime>,
@@ -38,25 +38,26 @@ impl TcpListener {
         accepted.unwrap_or(Err(Closed::NotListening))
     }
 
-    /// As [`accept`](Self::accept), for at most `timeout`; `None` if there was none.
+    /// Does the same as [`accept`](Self::accept), for at most `timeout`; returns `None` if there
+    /// was no connection.
     ///
     /// # Errors
-    /// As [`accept`](Self::accept).
+    /// Same errors as [`accept`](Self::accept).
     pub fn accept_timeout(&self, timeout: Duration) -> Result<Option<TcpStream>, Closed> {
         let deadline = self.handle.runtime().deadline_after(timeout);
         self.handle.runtime().block_on(Some(deadline), |waker| self.poll_accept(waker)).transpose()
     }
 
-    /// As [`accept`](Self::accept), for asynchronous callers, whatever their executor.
+    /// Does the same as [`accept`](Self::accept) for asynchronous callers, whatever their executor.
     ///
     /// # Errors
-    /// As [`accept`](Self::accept), and if the placement is inline.
+    /// Same errors as [`accept`](Self::accept); also fails if the placement is inline.
     pub async fn accept_async(&self) -> Result<TcpStream, Closed> {
         self.handle.runtime().can_async()?;
         poll_fn(|context| self.poll_accept(context.waker())).await
     }
 
-    /// Accepts connections until the listener or the stack is closed.
+    /// Returns an iterator over connections until the listener or the stack is closed.
     pub const fn incoming(&self) -> Incoming<'_> {
         Incoming { listener: self }
     }
@@ -67,7 +68,7 @@ impl TcpListener {
         SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), self.handle.port())
     }
 
-    /// Accepts no more connections, and resets the peers that were not accepted. A call that waits gets an
+    /// Stops accepting connections, and resets the peers not accepted yet. Waiting calls get an
     /// error. Repeated calls have no effect.
     pub fn close(&self) {
         self.handle.close();
@@ -79,7 +80,7 @@ impl TcpListener {
     }
 }
 
-/// The connections of a listener: see [`TcpListener::incoming`].
+/// Iterator over the connections of a listener: see [`TcpListener::incoming`].
 #[derive(Debug)]
 pub struct Incoming<'a> {
     listener: &'a TcpListener,

@@ -1,4 +1,4 @@
-//! The memory that packets of a device are received in.
+//! Memory for received packets of a device.
 
 use bytes::Bytes;
 use net::BufferPool;
@@ -7,10 +7,10 @@ use net::tun::TUN_BUFFER_BYTES;
 /// Shorter packets are copied, so that an acknowledgement does not keep 64 KiB alive.
 const COPY_BELOW: usize = 16 << 10;
 
-/// The buffers of one driver or worker.
+/// Buffers of one driver or worker.
 #[derive(Debug)]
 pub struct ReceiveMemory {
-    /// The buffer for the next read.
+    /// Buffer for the next read.
     ready: Option<Box<[u8]>>,
     pool: BufferPool,
 }
@@ -22,7 +22,7 @@ impl Default for ReceiveMemory {
 }
 
 impl ReceiveMemory {
-    /// Reads a packet by `read`, which returns its length, and returns it.
+    /// Reads a packet with `read`, which returns its length, and returns the packet.
     pub(crate) fn fill(&mut self, read: impl FnOnce(&mut [u8]) -> std::io::Result<usize>) -> std::io::Result<Bytes> {
         let mut memory = self.ready.take().unwrap_or_else(|| self.pool.take());
         match read(&mut memory) {

@@ -1,5 +1,5 @@
-//! [`PacketPort`]: the packets of a stack on a TUN device that another thread reads, because it has other
-//! users, too.
+//! [`PacketPort`]: the packets of a stack on a TUN device that another thread reads because the
+//! device has other users, too.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,15 +14,15 @@ use tcp_driver::{Count, HostCounters, Received};
 
 use crate::device::received;
 
-/// Packets and super-packets that wait for the stack, at most. Others are dropped, as by a device whose
-/// queue is full. The windows of TCP keep bulk transfers below it.
+/// Limit on packets and super-packets that wait for the stack. Others are dropped, as by a device
+/// with a full queue. The windows of TCP keep bulk transfers below it.
 const WAITING_MAX: usize = 1024;
 
-/// The stack takes at most so many packets at a time.
+/// Limit on packets that the stack takes at a time.
 const TAKEN_MAX: usize = 16;
 
-/// A stack's share of a TUN device: packets for it are [pushed](Self::push), and it writes its own to the
-/// device itself. Clones refer to the same.
+/// A stack's share of a TUN device: packets for the stack are [pushed](Self::push), and the stack
+/// writes its packets to the device itself. Clones refer to the same share.
 #[derive(Clone)]
 pub struct PacketPort {
     pub(crate) tun: Tun,
@@ -33,7 +33,7 @@ pub struct PacketPort {
 struct Waiting {
     packets: VecDeque<Bytes>,
     dropped: u64,
-    /// Those of the stack, once there is one.
+    /// Counters of the stack, once there is one.
     counters: Option<Arc<HostCounters>>,
     waker: Option<Waker>,
 }
@@ -57,7 +57,7 @@ impl PacketPort {
                 return;
             }
             waiting.packets.push_back(packet);
-            // A stack that has packets looks for more before it waits.
+            // A stack that has packets checks for more before it waits.
             if waiting.packets.len() == 1 { waiting.waker.clone() } else { None }
         };
         if let Some(waker) = waker {
@@ -65,7 +65,7 @@ impl PacketPort {
         }
     }
 
-    /// Packets that were dropped because too many waited.
+    /// Returns the number of packets dropped because too many waited.
     pub fn dropped(&self) -> u64 {
         lock(&self.waiting).dropped
     }

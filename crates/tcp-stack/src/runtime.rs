@@ -1,4 +1,4 @@
-//! [`TcpRuntime`]: the engine as the handles of a stack see it.
+//! [`TcpRuntime`]: the engine, as seen by the handles of a stack.
 
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tcp_driver::{Closed, Runtime, TcpShared};
 
 use crate::device::IpDevice;
 
-/// The engine as the handles see it.
+/// The engine, as seen by the handles.
 #[derive(Clone)]
 pub(crate) struct TcpRuntime(Drivers<IpDevice>);
 
@@ -34,7 +34,7 @@ impl TcpRuntime {
         self.0.now() + wait.into()
     }
 
-    /// Asynchronous calls need a driver with a thread.
+    /// Checks that the driver has a thread, as asynchronous calls require.
     pub(crate) fn can_async(&self) -> Result<(), Closed> {
         match self.0.placement() {
             Placement::Inline => Err(Closed::Configuration(

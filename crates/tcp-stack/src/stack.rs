@@ -22,7 +22,8 @@ use crate::runtime::TcpRuntime;
 use crate::stream::{GONE, TcpStream};
 use crate::udp::UdpPort;
 
-/// A cipher above TCP needs space for a job, of about 16 KiB, at a time.
+/// Minimum send buffer with a cipher above TCP, which needs space for a job of about 16 KiB at a
+/// time.
 const CIPHER_SEND_BUFFER_MIN: usize = 32 << 10;
 
 /// The configuration of a stack.
@@ -55,9 +56,9 @@ impl TcpStackConfig {
         config.with_device(device, addresses)
     }
 
-    /// Creates a transparent stack, which has all addresses on `device`: it connects from any, and
-    /// [`next_opening`](TcpStack::next_opening) returns each attempt of a peer to connect, to any
-    /// port, before it is answered.
+    /// Creates a transparent stack, which has all addresses on `device`: it connects from any
+    /// address, and [`next_opening`](TcpStack::next_opening) returns each attempt of a peer to
+    /// connect, to any port, before it is answered.
     pub fn transparent(device: IpDevice, bounds: TransparentBounds) -> Self {
         Self { transparent: Some(bounds), ..Self::new(device, &[]) }
     }
@@ -71,14 +72,14 @@ impl TcpStackConfig {
         self
     }
 
-    /// Sets what connections use, and their timers.
+    /// Sets the features, limits and timers of connections.
     #[must_use]
     pub fn with_tcp(mut self, tcp: TcpConfig) -> Self {
         self.tcp = tcp;
         self
     }
 
-    /// Adds security layers above and below TCP. The peer must have the same, with the same secret.
+    /// Adds security layers above and below TCP. The peer must use the same, with the same secret.
     /// Historical layers, which protect nothing today, are an error on a device of the kernel.
     #[must_use]
     pub fn with_layers(mut self, layers: Layers) -> Self {
@@ -86,7 +87,8 @@ impl TcpStackConfig {
         self
     }
 
-    /// A transparent stack has one driver, which decides whose packets are its own, and no layers.
+    /// Checks a transparent stack: it must have one driver, which decides whose packets are its
+    /// own, and no layers.
     fn check_transparent(&self) -> Result<(), StartError> {
         let is_simple = self.settings.placement.driver_count() == 1 && self.layers.is_none();
         if self.transparent.is_some() && !is_simple {
@@ -112,24 +114,26 @@ impl TcpStackConfig {
         Ok(())
     }
 
-    /// Sets the processors. Default: [`Placement::Thread`]. Under [`Placement::Connection`] each driver
-    /// has a [queue](IpDevice::with_queue) of each device, and the connections of which the addresses and
-    /// ports have its hash.
+    /// Sets the processors. Default: [`Placement::Thread`]. Under [`Placement::Connection`] each
+    /// driver has a [queue](IpDevice::with_queue) of each device, and the connections whose
+    /// addresses and ports hash to it.
     #[must_use]
     pub fn with_placement(mut self, placement: Placement) -> Self {
         self.settings.placement = placement;
         self
     }
 
-    /// Sets how long an idle thread polls before it sleeps. Polling shortens round trips and occupies a core
-    /// while packets come in such intervals. Default: zero, which sleeps at once.
+    /// Sets the time for which an idle thread polls before it sleeps. Polling shortens round trips
+    /// and occupies a core while packets arrive at such intervals. Default: zero, which sleeps at
+    /// once.
     #[must_use]
     pub fn with_busy_poll(mut self, busy_poll: Duration) -> Self {
         self.settings.busy_poll = busy_poll.into();
         self
     }
 
-    /// Sets what the first thread does besides when a descriptor is readable. Default: nothing.
+    /// Sets an additional action of the first thread when a descriptor is readable. Default:
+    /// nothing.
     #[must_use]
     pub fn with_event_handler(mut self, event_handler: Arc<dyn EventHandler>) -> Self {
         self.settings.event_handler = Some(event_handler);
@@ -137,7 +141,8 @@ impl TcpStackConfig {
     }
 }
 
-/// A TCP/IP stack. It ends when it and all of its streams are dropped, or by [`close`](Self::close).
+/// A TCP/IP stack. It ends when it and all of its streams are dropped, or by
+/// [`close`](Self::close).
 #[derive(Clone)]
 pub struct TcpStack {
     pub(crate) drivers: Drivers<IpDevice>,
@@ -203,36 +208,38 @@ impl TcpStack {
         self.finish_connect(self.begin_connect(remote, Connect::default())?, None)
     }
 
-    /// As [`connect`](Self::connect), for at most `timeout`.
+    /// Does the same as [`connect`](Self::connect), for at most `timeout`.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect), and [`Closed::ConnectTimedOut`].
+    /// Same errors as [`connect`](Self::connect), and [`Closed::ConnectTimedOut`].
     pub fn connect_timeout(&self, remote: SocketAddr, timeout: Duration) -> Result<TcpStream, Closed> {
         let deadline = TcpRuntime::new(&self.drivers).deadline_after(timeout);
         self.finish_connect(self.begin_connect(remote, Connect::default())?, Some(deadline))
     }
 
-    /// As [`connect`](Self::connect), from `local`, an address of the stack. Port zero lets the stack
-    /// choose.
+    /// Does the same as [`connect`](Self::connect) from `local`, an address of the stack. Port zero
+    /// lets the stack choose.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect), and if the stack has no such address or the port is taken.
+    /// Same errors as [`connect`](Self::connect); also fails if the stack has no such address or
+    /// the port is taken.
     pub fn connect_from(&self, local: SocketAddr, remote: SocketAddr) -> Result<TcpStream, Closed> {
         self.finish_connect(self.begin_connect(remote, Connect::default().with_local(local))?, None)
     }
 
-    /// As [`connect`](Self::connect), with other parameters.
+    /// Does the same as [`connect`](Self::connect) with other parameters.
     ///
     /// # Errors
-    /// As [`connect_from`](Self::connect_from).
+    /// Same errors as [`connect_from`](Self::connect_from).
     pub fn connect_with(&self, remote: SocketAddr, parameters: Connect) -> Result<TcpStream, Closed> {
         self.finish_connect(self.begin_connect(remote, parameters)?, None)
     }
 
-    /// As [`connect`](Self::connect), for asynchronous callers, whatever their executor.
+    /// Does the same as [`connect`](Self::connect) for asynchronous callers, whatever their
+    /// executor.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect), and if the placement is inline.
+    /// Same errors as [`connect`](Self::connect); also fails if the placement is inline.
     pub async fn connect_async(&self, remote: SocketAddr) -> Result<TcpStream, Closed> {
         TcpRuntime::new(&self.drivers).can_async()?;
         let handle = self.begin_connect(remote, Connect::default())?;
@@ -266,7 +273,7 @@ impl TcpStack {
         match self.drivers.block_on(deadline, |waker| handle.poll_connected(waker)) {
             Some(result) => result?,
             None if deadline.is_some() => {
-                // No SYN is sent any more.
+                // No more SYNs are sent.
                 handle.abort();
                 return Err(Closed::ConnectTimedOut);
             }
@@ -283,10 +290,10 @@ impl TcpStack {
         self.listen_with(port, Listen::default())
     }
 
-    /// As [`listen`](Self::listen), within these bounds.
+    /// Does the same as [`listen`](Self::listen) within these limits.
     ///
     /// # Errors
-    /// As [`listen`](Self::listen).
+    /// Same errors as [`listen`](Self::listen).
     pub fn listen_with(&self, port: u16, bounds: Listen) -> Result<TcpListener, ListenError> {
         let runtime = TcpRuntime::new(&self.drivers);
         let handle = ListenerHandle::listen(&runtime, self.drivers.shared(0), &self.listening, port, bounds)?;
@@ -296,7 +303,7 @@ impl TcpStack {
     /// Binds a UDP port on all addresses of the stack; zero lets the stack choose.
     ///
     /// # Errors
-    /// Fails if it is bound, or none is free.
+    /// Fails if the port is bound, or none is free.
     pub fn bind_udp(&self, port: u16) -> Result<UdpPort, UdpError> {
         Ok(UdpPort {
             port: self.udp.bind(port)?,
@@ -306,8 +313,8 @@ impl TcpStack {
         })
     }
 
-    /// Returns how often something has happened beside the connections, or to a packet that was
-    /// read: each packet counts as [`Count::Read`] and, once it is processed, as one of
+    /// Returns the value of a counter of events outside connections, or of the fates of packets:
+    /// each packet read counts as [`Count::Read`] and, once it is processed, as one of
     /// [`Count::FATES`].
     pub fn count_of(&self, count: Count) -> u64 {
         self.counters.of(count)
@@ -318,7 +325,7 @@ impl TcpStack {
         self.drivers.connection_count()
     }
 
-    /// Statistics of the receive worker of [`Placement::Split`].
+    /// Returns the statistics of the receive worker of [`Placement::Split`].
     pub fn receive_worker_stats(&self) -> Option<ReceiveWorkerStats> {
         self.drivers.receive_worker_stats()
     }

@@ -14,24 +14,24 @@ use tcp_driver::{Closed, Runtime, StreamHandle, TcpInfo, WriteError};
 
 use crate::runtime::TcpRuntime;
 
-/// The largest piece that one call of `write` copies.
+/// Length of the largest piece that one call of `write` copies.
 pub(crate) const WRITE_MAX: usize = 256 << 10;
 
-/// The result of a wait that ends without an outcome: the stack has ended.
+/// Result of a wait that ends without an outcome: the stack has ended.
 pub(crate) const GONE: Closed = Closed::Driver(driver::EndReason::EndpointClosed);
 
-/// A connection. Reading and writing may happen on two threads at a time. When the last reference is
-/// dropped, what was written is still sent; if received data are unread, the connection is reset, as
-/// by the kernel.
+/// A connection. Reading and writing may happen on two threads concurrently. When the last
+/// reference is dropped, written data are still sent; if received data are unread, the connection
+/// is reset, as by the kernel.
 pub struct TcpStream {
     pub(crate) handle: StreamHandle<TcpRuntime>,
-    /// What was received and not given to a reader.
+    /// Received data not passed to a reader yet.
     pub(crate) rest: Mutex<Bytes>,
     read_timeout: Timeout,
     write_timeout: Timeout,
 }
 
-/// How long a call waits, nanoseconds; zero: without end.
+/// Time limit of a call in nanoseconds; zero for no limit.
 #[derive(Default)]
 struct Timeout(AtomicU64);
 
@@ -55,7 +55,7 @@ impl TcpStream {
         self.handle.runtime().block_on(None, poll)
     }
 
-    /// As `poll` gets ready, at most for the time of `timeout`.
+    /// Waits until `poll` is ready, for at most the time of `timeout`.
     fn wait_for<T>(&self, timeout: &Timeout, poll: impl FnMut(&Waker) -> Poll<T>) -> io::Result<Option<T>> {
         let runtime = self.handle.runtime();
         let deadline = timeout.get().map(|timeout| runtime.deadline_after(timeout));
@@ -65,7 +65,7 @@ impl TcpStream {
         }
     }
 
-    /// This side's address.
+    /// Returns this side's address.
     pub fn local_addr(&self) -> SocketAddr {
         self.handle.local().expect("a connected stream has been seen by its driver")
     }
@@ -78,7 +78,7 @@ impl TcpStream {
     /// Returns the next received bytes, without a copy; `None` at the end of the peer's stream.
     ///
     /// # Errors
-    /// Fails if the connection ends before.
+    /// Fails if the connection ends earlier.
     pub fn read_chunk(&self) -> Result<Option<Bytes>, Closed> {
         if let Some(rest) = self.take_rest() {
             return Ok(Some(rest));
@@ -87,12 +87,12 @@ impl TcpStream {
         read.unwrap_or(Err(GONE))
     }
 
-    /// What a reader has left of a chunk.
+    /// Takes the part of a chunk left by a reader.
     pub(crate) fn take_rest(&self) -> Option<Bytes> {
         Some(std::mem::take(&mut *lock(&self.rest))).filter(|rest| !rest.is_empty())
     }
 
-    /// Writes all of `bytes`, without a copy. Waits while the peer does not take more.
+    /// Writes all of `bytes`, without a copy. Waits while the peer accepts no more.
     ///
     /// # Errors
     /// Fails if the stream was finished, or the connection has ended.
@@ -104,7 +104,7 @@ impl TcpStream {
         Ok(())
     }
 
-    /// Ends the stream to the peer: it reads an end after everything that was written. Reading goes on.
+    /// Ends our stream: the peer reads an end after all written data. Reading can continue.
     pub fn finish(&self) {
         self.handle.finish();
     }
@@ -115,22 +115,22 @@ impl TcpStream {
         closed.unwrap_or(GONE)
     }
 
-    /// Resets the connection: what the peer has not acknowledged may be lost.
+    /// Resets the connection: data not acknowledged by the peer may be lost.
     pub fn reset(&self) {
         self.handle.abort();
     }
 
-    /// Sets whether a small segment leaves at once although others are outstanding.
+    /// Sets whether small segments leave at once although others are outstanding.
     pub fn set_nodelay(&self, nodelay: bool) {
         self.handle.set_nagle(!nodelay);
     }
 
-    /// Sets when a silent peer is probed; `None`: never.
+    /// Sets the keep-alive schedule; `None` disables probes.
     pub fn set_keep_alive(&self, keep_alive: Option<KeepAlive>) {
         self.handle.set_keep_alive(keep_alive);
     }
 
-    /// Sets the code point of differentiated services (RFC 2474) of the packets that leave from now on.
+    /// Sets the differentiated services code point (RFC 2474) of all packets from now on.
     ///
     /// # Panics
     /// Panics if it has more than six bits.
@@ -138,25 +138,25 @@ impl TcpStream {
         self.handle.set_dscp(dscp);
     }
 
-    /// Sets how long [`Read`] waits at most; `None`: without end. The error is then
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock), as with the sockets of the kernel.
+    /// Sets the time limit of [`Read`]; `None` removes it. After it, the error is
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock), as with the kernel's sockets.
     pub fn set_read_timeout(&self, timeout: Option<Duration>) {
         self.read_timeout.set(timeout);
     }
 
-    /// Sets how long [`Write`] waits at most, as [`set_read_timeout`](Self::set_read_timeout) does.
+    /// Sets the time limit of [`Write`], like [`set_read_timeout`](Self::set_read_timeout).
     pub fn set_write_timeout(&self, timeout: Option<Duration>) {
         self.write_timeout.set(timeout);
     }
 
-    /// Returns the state of the connection and its counters; after its end, the last. Returns
+    /// Returns the state of the connection and its counters; after its end, the last ones. Returns
     /// `None` if the stack ended first.
     pub fn info(&self) -> Option<TcpInfo> {
         let question = self.handle.ask_info();
         self.wait(|waker| self.handle.poll_info(question, waker)).flatten()
     }
 
-    /// Copies the beginning of `chunk`, and keeps the rest for the next call.
+    /// Copies the beginning of `chunk` to `buffer`, and keeps the rest for the next call.
     pub(crate) fn keep_rest(&self, mut chunk: Bytes, buffer: &mut [u8]) -> usize {
         let count = chunk.len().min(buffer.len());
         chunk.copy_to_slice(&mut buffer[..count]);
@@ -194,7 +194,7 @@ impl Drop for TcpStream {
     }
 }
 
-/// As [`io_error`], for writing.
+/// Counterpart of [`io_error`] for writing.
 pub(crate) fn write_error(error: WriteError) -> io::Error {
     match error {
         WriteError::Closed(closed) => io_error(closed),
@@ -202,7 +202,7 @@ pub(crate) fn write_error(error: WriteError) -> io::Error {
     }
 }
 
-/// Returns the error of a socket of the kernel for the same reason.
+/// Returns the error that a socket of the kernel has for the same reason.
 pub(crate) fn io_error(closed: Closed) -> io::Error {
     let kind = match &closed {
         Closed::Tcp(CloseReason::Reset) => io::ErrorKind::ConnectionReset,

@@ -1,6 +1,6 @@
 //! [`TcpStream`] for asynchronous callers, whatever their executor: the driver's thread wakes their
 //! tasks. A stack under [`Placement::Inline`](crate::Placement::Inline) has no thread, so each of
-//! these calls is an error there.
+//! these calls fails there.
 
 use std::future::poll_fn;
 
@@ -10,10 +10,10 @@ use tcp_driver::{Closed, WriteError};
 use crate::stream::TcpStream;
 
 impl TcpStream {
-    /// As [`read_chunk`](Self::read_chunk).
+    /// Does the same as [`read_chunk`](Self::read_chunk).
     ///
     /// # Errors
-    /// As [`read_chunk`](Self::read_chunk), and if the placement is inline.
+    /// Same errors as [`read_chunk`](Self::read_chunk); also fails if the placement is inline.
     pub async fn read_chunk_async(&self) -> Result<Option<Bytes>, Closed> {
         self.handle.runtime().can_async()?;
         match self.take_rest() {
@@ -22,11 +22,11 @@ impl TcpStream {
         }
     }
 
-    /// As [`write_chunk`](Self::write_chunk). If the future is dropped, the beginning of `bytes` may have
-    /// been written.
+    /// Does the same as [`write_chunk`](Self::write_chunk). If the future is dropped, the beginning
+    /// of `bytes` may have been written.
     ///
     /// # Errors
-    /// As [`write_chunk`](Self::write_chunk), and if the placement is inline.
+    /// Same errors as [`write_chunk`](Self::write_chunk); also fails if the placement is inline.
     pub async fn write_chunk_async(&self, mut bytes: Bytes) -> Result<(), WriteError> {
         self.handle.runtime().can_async().map_err(WriteError::Closed)?;
         while !bytes.is_empty() {
@@ -35,7 +35,8 @@ impl TcpStream {
         Ok(())
     }
 
-    /// As [`closed`](Self::closed). Under the inline placement it returns an error of the configuration.
+    /// Does the same as [`closed`](Self::closed). Under the inline placement it returns an error of
+    /// the configuration.
     pub async fn closed_async(&self) -> Closed {
         if let Err(error) = self.handle.runtime().can_async() {
             return error;

@@ -1,5 +1,5 @@
 //! [`TcpStream`] as tokio's [`AsyncRead`] and [`AsyncWrite`], on any executor. Under
-//! [`Placement::Inline`](crate::Placement::Inline) each of these calls is an error.
+//! [`Placement::Inline`](crate::Placement::Inline) each of these calls fails.
 
 use std::io;
 use std::pin::Pin;
@@ -58,7 +58,7 @@ impl AsyncWrite for TcpStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Ends the stream to the peer, as [`finish`](TcpStream::finish); does not wait for the peer.
+    /// Ends our stream like [`finish`](TcpStream::finish); does not wait for the peer.
     fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.finish();
         Poll::Ready(Ok(()))
@@ -75,7 +75,7 @@ impl AsyncWrite for &TcpStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Ends the stream to the peer, as [`finish`](TcpStream::finish); does not wait for the peer.
+    /// Ends our stream like [`finish`](TcpStream::finish); does not wait for the peer.
     fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.finish();
         Poll::Ready(Ok(()))

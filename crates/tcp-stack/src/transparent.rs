@@ -13,10 +13,10 @@ use crate::runtime::TcpRuntime;
 use crate::stack::TcpStack;
 use crate::stream::TcpStream;
 
-/// A peer's attempt to connect to any address and port: a transparent stack has its SYN, and has not
-/// answered. One of [`accept`](Self::accept), [`refuse`](Self::refuse),
-/// [`report_unreachable`](Self::report_unreachable) and [`ignore`](Self::ignore) decides. Dropping it
-/// ignores the peer, which tries again.
+/// A peer's attempt to connect to any address and port: a transparent stack has its SYN, and has
+/// not answered. The application decides by calling [`accept`](Self::accept),
+/// [`refuse`](Self::refuse), [`report_unreachable`](Self::report_unreachable) or
+/// [`ignore`](Self::ignore). Dropping it ignores the peer, which retries.
 #[must_use = "dropping it leaves the peer without an answer"]
 pub struct Opening {
     handle: OpeningHandle<TcpRuntime>,
@@ -34,17 +34,17 @@ impl Opening {
         self.handle.source()
     }
 
-    /// Returns where the peer wants to connect to.
+    /// Returns the address that the peer wants to connect to.
     pub const fn destination(&self) -> SocketAddr {
         self.handle.destination()
     }
 
-    /// Returns whether the peer asks for explicit congestion notification (RFC 3168).
+    /// Returns whether the peer offers explicit congestion notification (RFC 3168).
     pub const fn asks_for_ecn(&self) -> bool {
         self.handle.asks_for_ecn()
     }
 
-    /// Returns the code point of differentiated services of the peer's SYN (RFC 2474).
+    /// Returns the differentiated services code point of the peer's SYN (RFC 2474).
     pub const fn dscp(&self) -> u8 {
         self.handle.dscp()
     }
@@ -57,11 +57,11 @@ impl Opening {
         self.accept_with_dscp(0).await
     }
 
-    /// As [`accept`](Self::accept), with this code point of differentiated services in all packets, from the
-    /// answer on. [`TcpStream::set_dscp`] changes it.
+    /// Does the same as [`accept`](Self::accept), with this differentiated services code point in
+    /// all packets from the answer on. [`TcpStream::set_dscp`] changes it.
     ///
     /// # Errors
-    /// As [`accept`](Self::accept).
+    /// Same errors as [`accept`](Self::accept).
     ///
     /// # Panics
     /// Panics if it has more than six bits.
@@ -71,17 +71,17 @@ impl Opening {
         Ok(TcpStream::new(handle))
     }
 
-    /// Resets the peer: its connection is refused.
+    /// Resets the peer, so that its connection is refused.
     pub fn refuse(self) {
         self.handle.refuse();
     }
 
-    /// Tells the peer that the host cannot be reached.
+    /// Reports to the peer that the host is unreachable.
     pub fn report_unreachable(self) {
         self.handle.report_unreachable();
     }
 
-    /// Leaves the peer without an answer. It tries again, as another attempt, until it gives up.
+    /// Leaves the peer without an answer. It retries, as another attempt, until it gives up.
     pub fn ignore(self) {
         self.handle.ignore();
     }
@@ -99,40 +99,43 @@ impl TcpStack {
         poll_fn(|context| self.poll_opening(transparent, context.waker())).await
     }
 
-    /// Returns whether a packet with these addresses and ports is for this stack: of one of its
-    /// connections, or of an attempt that waits. A SYN that may begin one is for it if the caller
-    /// says so. Returns false if the stack is not transparent.
+    /// Returns whether a packet with these addresses and ports is for this stack: for one of its
+    /// connections, or for a waiting attempt. The caller decides about a SYN that may begin one.
+    /// Returns false if the stack is not transparent.
     pub fn owns(&self, source: SocketAddr, destination: SocketAddr) -> bool {
         let tuple = Tuple { local: destination, remote: source };
         self.transparent.as_ref().is_some_and(|transparent| transparent.owns(&tuple))
     }
 
-    /// As [`owns`](Self::owns), and notes that such a packet has this code point of differentiated services.
+    /// Does the same as [`owns`](Self::owns), and records the differentiated services code point of
+    /// such a packet.
     pub fn takes(&self, source: SocketAddr, destination: SocketAddr, dscp: u8) -> bool {
         let tuple = Tuple { local: destination, remote: source };
         self.transparent.as_ref().is_some_and(|transparent| transparent.takes(&tuple, dscp))
     }
 
-    /// Returns the code point of the last packet with these addresses that was
-    /// [taken](Self::takes). Returns `None` if they are not the stack's.
+    /// Returns the code point of the last packet [taken](Self::takes) with these addresses. Returns
+    /// `None` if they are not the stack's.
     pub fn dscp_of_peer(&self, source: SocketAddr, destination: SocketAddr) -> Option<u8> {
         self.transparent.as_ref()?.dscp_of_peer(&Tuple { local: destination, remote: source })
     }
 
-    /// Returns whether one more peer may try to connect: within the bounds of a transparent stack.
+    /// Returns whether one more attempt to connect is possible within the limits of a transparent
+    /// stack.
     pub fn has_space_for_opening(&self) -> bool {
         self.transparent.as_ref().is_some_and(|transparent| transparent.has_space())
     }
 
-    /// As [`connect_with`](Self::connect_with), for asynchronous callers, whatever their executor. If the
-    /// future is dropped, no more SYNs are sent.
+    /// Does the same as [`connect_with`](Self::connect_with) for asynchronous callers, whatever
+    /// their executor. If the future is dropped, no more SYNs are sent.
     ///
     /// # Errors
-    /// As [`connect_with`](Self::connect_with), and if the placement is inline.
+    /// Same errors as [`connect_with`](Self::connect_with); also fails if the placement is inline.
     pub async fn connect_with_async(&self, remote: SocketAddr, parameters: Connect) -> Result<TcpStream, Closed> {
         TcpRuntime::new(&self.drivers).can_async()?;
         let handle = self.begin_connect(remote, parameters)?;
-        // Of a connection that is dropped before its handshake is complete, what was written would be sent.
+        // Data written to a connection that is dropped before its handshake is complete would
+        // otherwise be sent.
         let mut guard = AbortOnDrop(Some(handle.clone()));
         poll_fn(|context| handle.poll_connected(context.waker())).await?;
         guard.0 = None;
@@ -151,7 +154,7 @@ impl TcpStack {
     }
 }
 
-/// Ends an attempt to connect that nobody waits for any more.
+/// Ends an abandoned attempt to connect when it is dropped.
 struct AbortOnDrop(Option<tcp_driver::StreamHandle<TcpRuntime>>);
 
 impl Drop for AbortOnDrop {

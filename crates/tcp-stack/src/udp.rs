@@ -15,18 +15,18 @@ pub struct UdpPort {
     pub(crate) port: tcp_driver::udp::UdpPort,
     pub(crate) runtime: TcpRuntime,
     pub(crate) shared: Arc<TcpShared>,
-    /// The addresses of the stack.
+    /// Addresses of the stack.
     pub(crate) addresses: Vec<IpAddr>,
 }
 
 impl UdpPort {
-    /// Its number.
+    /// Returns its number.
     pub const fn number(&self) -> u16 {
         self.port.number()
     }
 
-    /// Sends a datagram to `remote`, from the first address of its family. Larger ones than a packet are
-    /// sent in fragments. It may get lost, as any datagram.
+    /// Sends a datagram to `remote` from the first address of its family. Datagrams larger than a
+    /// packet are sent in fragments. Like any datagram, it may get lost.
     ///
     /// # Errors
     /// Fails if it is too large, too many wait, or the stack has no such address.
@@ -37,23 +37,24 @@ impl UdpPort {
         Ok(())
     }
 
-    /// Answers a datagram, from the address that it was sent to.
+    /// Answers a datagram from the address that it was sent to.
     ///
     /// # Errors
-    /// As [`send_to`](Self::send_to).
+    /// Same errors as [`send_to`](Self::send_to).
     pub fn answer(&self, datagram: &Datagram, data: &[u8]) -> Result<(), UdpError> {
         self.port.send(datagram.local, datagram.remote, data)?;
         self.runtime.kick(&self.shared, Flush::Now);
         Ok(())
     }
 
-    /// As [`receive`](Self::receive), for asynchronous callers; never ready if the stack is closed.
+    /// Does the same as [`receive`](Self::receive) for asynchronous callers; never becomes ready if
+    /// the stack is closed.
     pub async fn receive_async(&self) -> Datagram {
         std::future::poll_fn(|context| self.port.poll_receive(context.waker())).await
     }
 
-    /// Returns the next datagram; waits for it, for at most `timeout` if there is one. `None` then,
-    /// or if the stack is closed.
+    /// Returns the next datagram, waiting for it for at most `timeout` if there is one. Returns
+    /// `None` after that, or if the stack is closed.
     pub fn receive(&self, timeout: Option<Duration>) -> Option<Datagram> {
         let deadline = timeout.map(|timeout| self.runtime.deadline_after(timeout));
         self.runtime.block_on(deadline, |waker| self.port.poll_receive(waker))

@@ -1,4 +1,4 @@
-//! [`Dispatcher`]: which chunks leave on which channels, and which of them again. Without I/O.
+//! [`Dispatcher`]: the assignment of chunks to channels, including resent chunks. Without I/O.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,14 +13,14 @@ pub(super) struct Dispatcher {
     scheduling: Scheduling,
     channels: Vec<Channel>,
     last: usize,
-    /// The number of the next new chunk.
+    /// Number of the next new chunk.
     next: u64,
-    /// Everything before it was taken by the peer's application.
+    /// Number of the first chunk not taken by the peer's application.
     taken: u64,
-    /// Chunks that were not, with the channel that carries each.
+    /// Chunks not taken yet, with the channel that carries each.
     kept: BTreeMap<u64, (Bytes, Option<usize>)>,
     kept_bytes: u64,
-    /// Chunks that no channel carries, in their order.
+    /// Numbers of chunks that no channel carries, in order.
     waiting: VecDeque<u64>,
     has_ended: bool,
 }
@@ -76,7 +76,7 @@ impl Dispatcher {
         self.next += 1;
     }
 
-    /// The next chunk and its channel, of those that are able to take one.
+    /// Returns the next chunk and its channel, among those for which `is_able` is true.
     pub(super) fn poll(&mut self, is_able: impl Fn(usize) -> bool) -> Option<Dispatched> {
         let number = *self.waiting.front()?;
         let load = |(index, channel): (usize, &Channel)| Load {
@@ -95,8 +95,8 @@ impl Dispatcher {
         Some(Dispatched { channel, header: chunk_header(number, data.len()), data: data.clone() })
     }
 
-    /// The peer's application has taken everything before `next`. Returns false if that was never
-    /// sent.
+    /// Records that the peer's application has taken everything before `next`. Returns false if
+    /// that was never sent.
     #[must_use]
     pub(super) fn on_taken(&mut self, next: u64) -> bool {
         if next > self.next {
@@ -112,13 +112,13 @@ impl Dispatcher {
         }
         if next > self.taken {
             self.taken = next;
-            // Carried by a dead channel, and there all the same.
+            // A dead channel carried it, and it arrived all the same.
             self.waiting.retain(|number| *number >= next);
         }
         true
     }
 
-    /// The channel carries nothing any more: others carry what it had.
+    /// Records that a channel is dead; others take over its chunks.
     pub(super) fn on_dead(&mut self, channel: usize) {
         self.channels[channel] = Channel { is_alive: false, waiting: 0, ..self.channels[channel] };
         let mut again = Vec::new();
@@ -137,7 +137,7 @@ impl Dispatcher {
         self.channels.iter().any(|channel| channel.is_alive)
     }
 
-    /// Returns whether the peer's application has taken everything and the end.
+    /// Returns whether the peer's application has taken everything, including the end.
     pub(super) fn is_complete(&self) -> bool {
         self.has_ended && self.kept.is_empty()
     }

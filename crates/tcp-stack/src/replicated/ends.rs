@@ -1,4 +1,4 @@
-//! The end of the channels of a stream that is complete.
+//! Closing the channels of a complete stream.
 
 use std::task::Poll;
 use std::time::Duration;
@@ -7,11 +7,12 @@ use tcp_driver::Runtime;
 
 use crate::TcpStream;
 
-/// How long the channels may take to end. The stream is complete, so nothing is lost if they do not.
+/// Time limit for the end of the channels. The stream is complete, so nothing is lost if they take
+/// longer.
 const END_WAIT: Duration = Duration::from_secs(5);
 
-/// Waits until both sides have ended all channels, or for a while: the process may end next, and its
-/// stacks with it. What still comes was carried twice.
+/// Waits until both sides have ended all channels, within the time limit: the process may end next,
+/// and its stacks with it. Data that still arrive are duplicates.
 pub(super) fn await_ends(streams: &[&TcpStream]) {
     let Some(first) = streams.first() else { return };
     let runtime = first.handle.runtime();

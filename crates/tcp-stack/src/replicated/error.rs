@@ -5,22 +5,22 @@ use std::fmt;
 use super::limits::CHANNELS_MAX;
 use crate::{Closed, TcpStream};
 
-/// Why a replicated stream has ended.
+/// Reason why a replicated stream has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReplicatedError {
-    /// There is no channel, or more than 64.
+    /// There is no channel, or there are more than 64.
     Channels(usize),
-    /// The stack of a channel has a placement without a thread: the calls of one channel would not move the
-    /// data of the others.
+    /// The stack of a channel has a placement without a thread: calls on one channel would not move
+    /// the data of the others.
     NeedsThread,
-    /// All channels have ended. Of the last one, why.
+    /// All channels have ended. Holds the reason of the last one.
     Closed(Closed),
-    /// The connections are not those of one stream.
+    /// The connections do not belong to one stream.
     Mixed,
-    /// The peer has sent what no peer sends.
+    /// The peer has sent invalid data.
     Malformed,
-    /// The system gives no random bytes.
+    /// The system provides no random bytes.
     Random(String),
 }
 
@@ -39,7 +39,7 @@ impl fmt::Display for ReplicatedError {
 
 impl std::error::Error for ReplicatedError {}
 
-/// Returns whether these connections can be the channels of a stream.
+/// Checks whether these connections can be the channels of a stream.
 pub(super) fn check(streams: &[TcpStream]) -> Result<(), ReplicatedError> {
     if !(1..=CHANNELS_MAX).contains(&streams.len()) {
         return Err(ReplicatedError::Channels(streams.len()));

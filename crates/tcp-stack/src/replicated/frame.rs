@@ -1,4 +1,4 @@
-//! The frames of a replicated stream, as they are on its channels.
+//! The frames of a replicated stream on its channels.
 //!
 //! ```text
 //!   sender ──▶ hello   16 bytes: the stream; 1 byte: the number of channels
@@ -10,20 +10,20 @@
 
 use bytes::{Buf, Bytes};
 
-/// The length of a hello.
+/// Length of a hello.
 pub(super) const HELLO_LEN: usize = 17;
 
-/// The length of what precedes the data of a chunk.
+/// Length of the header before the data of a chunk.
 pub(super) const CHUNK_HEADER_LEN: usize = 12;
 
-/// The length of news.
+/// Length of a progress report.
 pub(super) const NEWS_LEN: usize = 8;
 
-/// Bytes of data in a chunk, at most. Less makes more work, and more keeps the end of a stream on a slow
-/// channel for longer.
+/// Limit on data bytes in a chunk. A lower one makes more work, and a higher one keeps the end of a
+/// stream on a slow channel for longer.
 pub(super) const CHUNK_MAX: usize = 64 << 10;
 
-/// What tells the streams of a listener apart.
+/// Identifier that distinguishes the streams of a listener.
 pub(super) type StreamId = [u8; 16];
 
 pub(super) fn hello(id: &StreamId, channels: u8) -> Bytes {
@@ -39,14 +39,14 @@ pub(super) fn news(next: u64) -> Bytes {
     Bytes::copy_from_slice(&next.to_be_bytes())
 }
 
-/// Collects pieces of fixed length from what arrives.
+/// Collects pieces of fixed length from received data.
 #[derive(Debug, Default)]
 pub(super) struct Collector<const LEN: usize> {
     bytes: Vec<u8>,
 }
 
 impl<const LEN: usize> Collector<LEN> {
-    /// Takes bytes off `from` until a piece is complete.
+    /// Removes bytes from `from` until a piece is complete.
     pub(super) fn take(&mut self, from: &mut Bytes) -> Option<[u8; LEN]> {
         let count = (LEN - self.bytes.len()).min(from.len());
         self.bytes.extend_from_slice(&from[..count]);

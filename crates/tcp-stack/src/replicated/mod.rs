@@ -1,11 +1,12 @@
-//! One stream over several whole TCP connections, each with a stack, a device and a processor of its
-//! own: replicated stacks, as in the workstation of the studies.
+//! One stream over several complete TCP connections, each with a separate stack, device and
+//! processor: replicated stacks, as in the workstation of the studies.
 //!
-//! The sender cuts the stream into numbered chunks, and each channel carries some of them. The receiver
-//! puts them in order and tells what its application has taken. The chunks of a channel that dies are
-//! carried by the others: it costs its share of the rate. A channel dies when its connection ends, so
-//! [`TcpConfig::timeouts_max`](super::TcpConfig::timeouts_max) decides when a silent one does; with the
-//! default that takes a quarter of an hour.
+//! The sender cuts the stream into numbered chunks, and each channel carries some of them. The
+//! receiver restores their order and reports the chunks that its application has taken. The other
+//! channels take over the chunks of a channel that dies: only its share of the rate is lost. A
+//! channel dies when its connection ends, so
+//! [`TcpConfig::timeouts_max`](super::TcpConfig::timeouts_max) determines when a silent one does;
+//! the default takes a quarter of an hour.
 //!
 //! | module | content |
 //! |---|---|

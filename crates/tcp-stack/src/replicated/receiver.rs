@@ -12,7 +12,8 @@ use super::resequencer::Resequencer;
 use crate::stream::GONE;
 use crate::{Closed, TcpStream};
 
-/// The sender learns what was taken after so many chunks: often enough that its window never limits.
+/// Number of chunks taken between two reports to the sender: small enough that its window never
+/// limits.
 const NEWS_EVERY: u64 = 4;
 
 /// The receiver's side of a stream over several connections.
@@ -22,7 +23,7 @@ const NEWS_EVERY: u64 = 4;
 pub struct ReplicatedReceiver {
     channels: Vec<Channel>,
     resequencer: Resequencer,
-    /// What the sender was told.
+    /// Number of chunks reported to the sender.
     told: u64,
     closed: Option<Closed>,
 }
@@ -32,16 +33,16 @@ struct Channel {
     is_alive: bool,
     hello: Collector<HELLO_LEN>,
     has_hello: bool,
-    /// News that it takes next.
+    /// Report to send next.
     outgoing: Bytes,
 }
 
 impl ReplicatedReceiver {
-    /// Receives a stream over connections that one peer has opened for it, in any order.
+    /// Begins to receive a stream over connections that one peer has opened for it, in any order.
     ///
     /// # Errors
-    /// Fails if there is no channel or there are too many, or a stack has no thread, all have
-    /// ended, or they are not those of one stream.
+    /// Fails if there is no channel or there are too many, a stack has no thread, all have ended,
+    /// or they do not belong to one stream.
     pub fn begin(streams: Vec<TcpStream>) -> Result<Self, ReplicatedError> {
         check(&streams)?;
         let channel = |stream: TcpStream| {
@@ -59,7 +60,7 @@ impl ReplicatedReceiver {
     /// Returns the next bytes in order; `None` at the end of the stream.
     ///
     /// # Errors
-    /// Fails if all channels have ended before the stream has, or the peer breaks the rules.
+    /// Fails if all channels ended before the stream, or the peer breaks the rules.
     pub fn read(&mut self) -> Result<Option<Bytes>, ReplicatedError> {
         let runtime = self.channels[0].stream.handle.runtime().clone();
         let read = runtime.block_on(None, |waker| match self.poll_read(waker) {
@@ -74,7 +75,7 @@ impl ReplicatedReceiver {
         Ok(read)
     }
 
-    /// Returns the number of channels that have not died.
+    /// Returns the number of live channels.
     pub fn living_channels(&self) -> usize {
         self.channels.iter().filter(|channel| channel.is_alive).count()
     }
@@ -92,14 +93,14 @@ impl ReplicatedReceiver {
                 return Ok(Poll::Ready(None));
             }
             if !self.receive(waker)? {
-                // Nothing is there: the sender may wait for news.
+                // No data have arrived: the sender may wait for a report.
                 self.tell(waker);
                 return Ok(Poll::Pending);
             }
         }
     }
 
-    /// Takes a piece of each channel. Returns false if there is none.
+    /// Takes a piece from each channel. Returns false if there is none.
     fn receive(&mut self, waker: &Waker) -> Result<bool, ReplicatedError> {
         let mut has_received = false;
         for index in 0..self.channels.len() {
@@ -115,7 +116,7 @@ impl ReplicatedReceiver {
                 }
                 Poll::Ready(end) => {
                     (channel.is_alive, self.closed) = (false, Some(end.err().unwrap_or(GONE)));
-                    // There may be another one that lives.
+                    // Another channel may still be alive.
                     has_received |= self.living_channels() == 0;
                 }
             }
@@ -126,12 +127,13 @@ impl ReplicatedReceiver {
         Ok(has_received)
     }
 
-    /// Tells the sender on all channels what was taken: one of them may have died.
+    /// Reports the taken chunks to the sender on all channels, because one of them may have died.
     fn tell(&mut self, waker: &Waker) {
         let next = self.resequencer.next();
         let has_news = std::mem::replace(&mut self.told, next) != next;
         for channel in self.channels.iter_mut().filter(|channel| channel.is_alive) {
-            // What was begun is completed. If a channel takes nothing now, the next news say more.
+            // A report that was begun is completed. If a channel accepts nothing now, the next
+            // report covers more.
             if has_news && channel.outgoing.is_empty() {
                 channel.outgoing = news(next);
             }
@@ -143,7 +145,7 @@ impl ReplicatedReceiver {
         }
     }
 
-    /// Takes the beginning of each channel, and what follows it.
+    /// Takes the hello of each channel, and the data after it.
     fn take_hellos(&mut self) -> Result<(), ReplicatedError> {
         let runtime = self.channels[0].stream.handle.runtime().clone();
         let mut first: Option<[u8; HELLO_LEN]> = None;

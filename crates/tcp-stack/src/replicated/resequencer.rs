@@ -12,21 +12,21 @@ use super::limits::{CHUNKS_PER_CHANNEL, WINDOW_PER_CHANNEL};
 #[derive(Debug)]
 pub(super) struct Resequencer {
     channels: Vec<Parser>,
-    /// The number of the next chunk for the application.
+    /// Number of the next chunk for the application.
     next: u64,
-    /// Chunks that are complete, from `next` on.
+    /// Complete chunks from `next` on.
     early: BTreeMap<u64, Vec<Bytes>>,
     early_bytes: u64,
-    /// The pieces of the chunk before `next` that were not taken.
+    /// Pieces of the chunk before `next` that were not taken.
     ready: VecDeque<Bytes>,
     has_ended: bool,
 }
 
-/// Takes the frames of one channel apart.
+/// Parser of the frames of one channel.
 #[derive(Debug, Default)]
 struct Parser {
     header: Collector<CHUNK_HEADER_LEN>,
-    /// The chunk that arrives: its number, what is missing, and what is there.
+    /// The arriving chunk: its number, the missing bytes, and the received pieces.
     chunk: Option<(u64, usize, Vec<Bytes>)>,
 }
 
@@ -69,11 +69,11 @@ impl Resequencer {
         Ok(())
     }
 
-    /// Moves the chunk of a channel to the others if it is complete.
+    /// Moves a complete chunk from a channel to the others.
     fn finish_chunk(&mut self, channel: usize) -> Result<(), ReplicatedError> {
         let parser = &mut self.channels[channel];
         let Some((number, _, pieces)) = parser.chunk.take_if(|(_, missing, _)| *missing == 0) else { return Ok(()) };
-        // It was there before: its first channel has died.
+        // A duplicate, because its first channel has died.
         if number < self.next || self.early.contains_key(&number) {
             return Ok(());
         }
@@ -101,7 +101,7 @@ impl Resequencer {
         }
     }
 
-    /// Returns whether there is something for the application, or its end.
+    /// Returns whether there are data for the application, or its end.
     pub(super) fn has_next(&self) -> bool {
         !self.ready.is_empty() || self.has_ended || self.early.contains_key(&self.next)
     }
@@ -148,7 +148,7 @@ mod tests {
             channels[0].extend(framed(chunks.len() as u64, &[]));
             let mut resequencer = Resequencer::new(3);
             let mut received = Vec::new();
-            // Channel after channel, so that most is early.
+            // Channel by channel, so that most chunks are early.
             for (index, bytes) in channels.iter().enumerate().rev() {
                 for piece in bytes.chunks(cut) {
                     resequencer.take(index, Bytes::copy_from_slice(piece)).expect("well formed");

@@ -1,42 +1,43 @@
-//! [`Scheduling`]: which channel carries the next chunk.
+//! [`Scheduling`]: the choice of the channel for the next chunk.
 
-/// Which channel carries the next chunk of a replicated stream.
+/// Rule that chooses the channel for the next chunk of a replicated stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Scheduling {
-    /// First come, first served: the first channel that can take one. A faster channel comes more often.
+    /// First come, first served: the first channel that can take one. A faster channel is chosen
+    /// more often.
     #[default]
     FirstCome,
-    /// All in turn: the next one is waited for. For channels of equal rate.
+    /// All channels in turn, waiting for the next one. For channels of equal rate.
     RoundRobin,
-    /// The channel with the shortest queue, in time: its bytes that the peer has not taken, at the rate at
-    /// which it took them so far.
+    /// The channel with the shortest queue in time: its bytes not taken by the peer, divided by the
+    /// rate at which the peer took them so far.
     Adaptive,
 }
 
-/// A channel, as far as scheduling is concerned.
+/// Load of a channel, for scheduling.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Load {
-    /// It can take a chunk now.
+    /// Whether it can take a chunk now.
     pub(super) is_able: bool,
     pub(super) is_alive: bool,
-    /// Bytes that the peer's application has not taken.
+    /// Bytes not taken by the peer's application.
     pub(super) waiting: u64,
-    /// Bytes that it has taken.
+    /// Bytes taken by it.
     pub(super) taken: u64,
 }
 
 impl Scheduling {
-    /// Returns the channel for the next chunk; `None` if it must wait. `last` is that of the last
-    /// one.
+    /// Returns the channel for the next chunk; `None` if it must wait. `last` is the channel of the
+    /// previous chunk.
     pub(super) fn choose(self, channels: &[Load], last: usize) -> Option<usize> {
         let count = channels.len();
         let mut in_turn = (1..=count).map(|step| (last + step) % count).filter(|index| channels[*index].is_alive);
         match self {
             Self::FirstCome => in_turn.find(|index| channels[*index].is_able),
             Self::RoundRobin => in_turn.next().filter(|index| channels[*index].is_able),
-            // All channels have had the same time, so what was taken stands for the rate. One more, so that
-            // new channels are compared by what waits.
+            // All channels have had the same time, so the bytes taken stand for the rate. Adding
+            // one compares new channels by the bytes that wait.
             Self::Adaptive => in_turn.filter(|index| channels[*index].is_able).min_by(|one, other| {
                 let [one, other] = [channels[*one], channels[*other]];
                 let time = |of: Load, by: Load| u128::from(of.waiting) * u128::from(by.taken + 1);

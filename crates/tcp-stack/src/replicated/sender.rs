@@ -21,23 +21,23 @@ use crate::{Closed, TcpStream, WriteError};
 pub struct ReplicatedSender {
     channels: Vec<Channel>,
     dispatcher: Dispatcher,
-    /// Why the last channel that has ended has.
+    /// Reason for the end of the last channel that ended.
     closed: Option<Closed>,
 }
 
 struct Channel {
     stream: TcpStream,
-    /// What it takes next.
+    /// Data to send next.
     outgoing: VecDeque<Bytes>,
     news: Collector<NEWS_LEN>,
 }
 
 impl ReplicatedSender {
-    /// Begins a stream over connections to one peer, which accepts as many for it.
+    /// Begins a stream over connections to one peer, which accepts equally many for it.
     ///
     /// # Errors
-    /// Fails if there is no channel or there are too many, or a stack has no thread, or the system
-    /// gives no random bytes.
+    /// Fails if there is no channel or there are too many, a stack has no thread, or the system
+    /// provides no random bytes.
     pub fn begin(streams: Vec<TcpStream>, scheduling: Scheduling) -> Result<Self, ReplicatedError> {
         check(&streams)?;
         let mut id = [0; 16];
@@ -45,14 +45,14 @@ impl ReplicatedSender {
         let dispatcher = Dispatcher::new(streams.len(), scheduling);
         let hello = hello(&id, streams.len() as u8);
         let channel = |stream: TcpStream| {
-            // What a small write leaves must not wait for an acknowledgement.
+            // The rest of a small write must not wait for an acknowledgement.
             stream.set_nodelay(true);
             Channel { stream, outgoing: VecDeque::from([hello.clone()]), news: Collector::default() }
         };
         Ok(Self { channels: streams.into_iter().map(channel).collect(), dispatcher, closed: None })
     }
 
-    /// Writes all of `bytes`. Waits while the peer does not take more.
+    /// Writes all of `bytes`. Waits while the peer accepts no more.
     ///
     /// # Errors
     /// Fails if all channels have ended, or the peer breaks the rules.
@@ -67,7 +67,7 @@ impl ReplicatedSender {
     /// Ends the stream, and waits until the peer's application has taken everything.
     ///
     /// # Errors
-    /// As [`write`](Self::write).
+    /// Same errors as [`write`](Self::write).
     ///
     /// # Panics
     /// Panics if it is called twice, or [`write`](Self::write) after it.
@@ -81,7 +81,7 @@ impl ReplicatedSender {
         Ok(())
     }
 
-    /// Returns the number of channels that have not died.
+    /// Returns the number of live channels.
     pub fn living_channels(&self) -> usize {
         (0..self.channels.len()).filter(|index| self.dispatcher.is_alive(*index)).count()
     }
@@ -103,7 +103,7 @@ impl ReplicatedSender {
         done.unwrap_or(Err(ReplicatedError::Closed(GONE)))
     }
 
-    /// Takes news, and gives the channels what they take.
+    /// Processes reports, and passes data to the channels.
     fn advance(&mut self, waker: &Waker) -> Result<(), ReplicatedError> {
         for index in 0..self.channels.len() {
             if self.dispatcher.is_alive(index)
@@ -127,14 +127,14 @@ impl ReplicatedSender {
         Err(ReplicatedError::Closed(self.closed.clone().unwrap_or(GONE)))
     }
 
-    /// Takes what the peer says on a channel. The inner error is the end of the channel.
+    /// Processes the peer's reports on a channel. The inner error is the end of the channel.
     fn take_news(&mut self, index: usize, waker: &Waker) -> Result<Result<(), Closed>, ReplicatedError> {
         let channel = &mut self.channels[index];
         loop {
             let mut bytes = match channel.stream.handle.poll_read(usize::MAX, waker) {
                 Poll::Pending => return Ok(Ok(())),
                 Poll::Ready(Err(closed)) => return Ok(Err(closed)),
-                // The peer goes before it has taken everything.
+                // The peer closes before it has taken everything.
                 Poll::Ready(Ok(None)) => return Ok(if self.dispatcher.is_complete() { Ok(()) } else { Err(GONE) }),
                 Poll::Ready(Ok(Some(bytes))) => bytes,
             };
@@ -147,7 +147,7 @@ impl ReplicatedSender {
         }
     }
 
-    /// Gives a channel what it takes.
+    /// Passes data to a channel.
     fn flush(&mut self, index: usize, waker: &Waker) {
         let channel = &mut self.channels[index];
         while let Some(bytes) = channel.outgoing.front_mut().filter(|_| self.dispatcher.is_alive(index)) {
