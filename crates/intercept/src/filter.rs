@@ -1,5 +1,5 @@
-//! The filter: a program for the kernel's classic BPF machine that sees the number and the arguments of
-//! each system call.
+//! The filter: a program for the kernel's classic BPF machine, which sees the number and the
+//! arguments of each system call.
 
 use crate::syscall::{Condition, Syscall};
 
@@ -8,11 +8,11 @@ const NUMBER_AT: u32 = 0;
 const ARCHITECTURE_AT: u32 = 4;
 const ARGUMENTS_AT: u32 = 16;
 
-/// ELF machines (elf(5)), which libc does not define for musl.
+/// ELF machines (elf(5)); libc does not define them for musl.
 const EM_X86_64: u32 = 62;
 const EM_AARCH64: u32 = 183;
 
-/// The architecture as the audit system names it: the ELF machine, 64 bits, little endian.
+/// Architecture in the audit system's encoding: the ELF machine, 64 bits, little endian.
 const ARCHITECTURE: u32 = 0xc000_0000
     | if cfg!(target_arch = "x86_64") {
         EM_X86_64
@@ -25,9 +25,9 @@ const ARCHITECTURE: u32 = 0xc000_0000
 const LET_THROUGH: libc::sock_filter = give(libc::SECCOMP_RET_ALLOW);
 const NOTIFY: libc::sock_filter = give(libc::SECCOMP_RET_USER_NOTIF);
 
-/// A filter that notifies of these calls, if their arguments are as they have to be, and lets everything
-/// else through. Calls by the conventions of another architecture, such as those of 32-bit programs, are
-/// let through, too.
+/// Returns a filter that notifies of these calls if their arguments meet their conditions, and lets
+/// everything else through. Calls by the conventions of another architecture, such as those of
+/// 32-bit programs, are let through, too.
 pub(crate) fn program(calls: &[Syscall]) -> Vec<libc::sock_filter> {
     let mut all = vec![load(ARCHITECTURE_AT), jump_if(ARCHITECTURE, 1, 0), LET_THROUGH, load(NUMBER_AT)];
     for syscall in calls {
@@ -39,7 +39,7 @@ pub(crate) fn program(calls: &[Syscall]) -> Vec<libc::sock_filter> {
     all
 }
 
-/// What happens to a call whose number is right. It ends the program.
+/// Returns the instructions for a call whose number matches. They end the program.
 fn decision(condition: Condition) -> Vec<libc::sock_filter> {
     match condition {
         Condition::None => vec![NOTIFY],
@@ -64,7 +64,7 @@ fn decision(condition: Condition) -> Vec<libc::sock_filter> {
     }
 }
 
-/// The lower half of an argument. The upper one follows.
+/// Returns the offset of the lower half of an argument. The upper half follows.
 const fn argument_at(index: usize) -> u32 {
     ARGUMENTS_AT + 8 * index as u32
 }
@@ -81,12 +81,14 @@ const fn statement(code: u32, value: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt: 0, jf: 0, k: value }
 }
 
-/// Skips `equal` instructions if the loaded value is `value`, otherwise `other`.
+/// Returns an instruction that skips `equal` instructions if the loaded value is `value`, otherwise
+/// `other`.
 const fn jump_if(value: u32, equal: u8, other: u8) -> libc::sock_filter {
     jump(libc::BPF_JEQ, value, equal, other)
 }
 
-/// Skips `yes` instructions if the loaded value and `value` fulfil a comparison, otherwise `no`.
+/// Returns an instruction that skips `yes` instructions if the comparison of the loaded value with
+/// `value` holds, otherwise `no`.
 const fn jump(comparison: u32, value: u32, yes: u8, no: u8) -> libc::sock_filter {
     libc::sock_filter { code: (libc::BPF_JMP | comparison | libc::BPF_K) as u16, jt: yes, jf: no, k: value }
 }
@@ -95,7 +97,7 @@ const fn jump(comparison: u32, value: u32, yes: u8, no: u8) -> libc::sock_filter
 mod tests {
     use super::*;
 
-    /// Runs the filter as the kernel does.
+    /// Runs the filter like the kernel.
     fn run(calls: &[Syscall], number: u32, architecture: u32, arguments: [u64; 6]) -> u32 {
         let (program, mut loaded, mut at) = (program(calls), 0, 0);
         let mut data = [number.to_le_bytes(), architecture.to_le_bytes(), [0; 4], [0; 4]].concat();
@@ -146,13 +148,13 @@ mod tests {
             (libc::SOL_SOCKET, libc::SO_TYPE, false),
             (libc::IPPROTO_TCP, libc::SO_ERROR, false),
         ] {
-            // The kernel takes an int from the register.
+            // The kernel reads an int from the register.
             for above in [0, 7 << 32] {
                 let arguments = [3, level as u64 | above, name as u64 | above, 0, 0, 0];
                 assert_eq!(notifies(Syscall::SocketError, arguments), expected, "{level} {name}");
             }
         }
-        // Connections that a call makes which sends.
+        // Connections made by a call that sends.
         let fast = [Syscall::FastOpenTo, Syscall::FastOpenMessage, Syscall::FastOpenMessages];
         for (syscall, index) in fast.into_iter().zip([3, 2, 3]) {
             for (flags, expected) in [(libc::MSG_FASTOPEN, true), (libc::MSG_DONTWAIT, false), (-1, true)] {

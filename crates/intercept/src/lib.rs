@@ -1,4 +1,4 @@
-//! Takes over system calls of unmodified programs, with seccomp user notifications
+//! Intercepts system calls of unmodified programs, with seccomp user notifications
 //! (seccomp_unotify(2)).
 //!
 //! ```text
@@ -7,9 +7,9 @@
 //!            ◀── result ◀─────────────────────────── Call::answer, or Call::let_through
 //! ```
 //!
-//! The filter is a property of the program and of all processes that it starts, whatever language they
-//! are written in and however they are linked. Calls that the filter does not name cost some tens of
-//! nanoseconds more; the others wait for the supervisor.
+//! The filter applies to the program and all processes that it starts, whatever their language and
+//! linkage. Calls that the filter does not name cost some tens of nanoseconds more; the others wait
+//! for the supervisor.
 //!
 //! | item | holds |
 //! |---|---|

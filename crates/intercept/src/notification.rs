@@ -11,7 +11,7 @@ use rustix::ioctl::{self, IntegerSetter, Opcode, Setter, Updater, opcode};
 use crate::syscall::Syscall;
 use crate::thread::{Descriptors, Thread, read_memory};
 
-/// The requests of listeners (linux/seccomp.h).
+/// Requests of listeners (linux/seccomp.h).
 const GROUP: u8 = b'!';
 const RECEIVE: Opcode = opcode::read_write::<libc::seccomp_notif>(GROUP, 0);
 const SEND: Opcode = opcode::read_write::<libc::seccomp_notif_resp>(GROUP, 1);
@@ -19,12 +19,13 @@ const ADD_DESCRIPTOR: Opcode = opcode::write::<libc::seccomp_notif_addfd>(GROUP,
 const IS_WAITING: Opcode = opcode::write::<u64>(GROUP, 2);
 const SET_FLAGS: Opcode = opcode::write::<u64>(GROUP, 4);
 
-/// The supervisor is woken on the processor of the caller, which waits for it (SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP).
-/// To wake another processor that sleeps costs some 30 us a call.
+/// Flag that wakes the supervisor on the processor of the caller, which waits for it
+/// (SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP). Waking another, sleeping processor costs some 30 us a
+/// call.
 const SYNC_WAKE_UP: usize = 1;
 
-/// Where the calls of a program and of its children arrive. Clones refer to the same one. When the last
-/// of them and of its calls is gone, further calls fail with ENOSYS.
+/// Receives the calls of a program and its children. Clones refer to the same listener. When the
+/// last clone and all of its calls are dropped, further calls fail with ENOSYS.
 #[derive(Clone, Debug)]
 pub struct Listener {
     descriptor: Arc<OwnedFd>,
@@ -39,10 +40,10 @@ impl Listener {
         Self { descriptor: Arc::new(descriptor) }
     }
 
-    /// Waits for the next call. `None` when all processes with the filter have ended.
+    /// Waits for the next call. Returns `None` when all processes with the filter have ended.
     ///
     /// # Errors
-    /// The system's error.
+    /// Returns the system's error.
     pub fn receive(&self) -> io::Result<Option<Call>> {
         loop {
             let mut ready = [PollFd::new(&*self.descriptor, PollFlags::IN)];
@@ -66,7 +67,7 @@ impl Listener {
         }
     }
 
-    /// The next notification; none if its caller was killed.
+    /// Returns the next notification; `None` if its caller was killed.
     fn take(&self) -> io::Result<Option<libc::seccomp_notif>> {
         // SAFETY: the structure has integers only, and the kernel demands that they are zero.
         let mut notification: libc::seccomp_notif = unsafe { std::mem::zeroed() };
@@ -101,8 +102,8 @@ fn let_through(id: u64) -> libc::seccomp_notif_resp {
     libc::seccomp_notif_resp { id, val: 0, error: 0, flags: libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32 }
 }
 
-/// A call that waits. Its caller goes on when it is answered; one that is dropped fails with
-/// ECONNABORTED.
+/// A call that waits for an answer. Its caller continues when it is answered; a dropped call fails
+/// with ECONNABORTED.
 #[derive(Debug)]
 pub struct Call {
     listener: Listener,
@@ -114,26 +115,26 @@ pub struct Call {
 }
 
 impl Call {
-    /// What is called.
+    /// Returns the intercepted system call.
     #[must_use]
     pub const fn syscall(&self) -> Syscall {
         self.syscall
     }
 
-    /// An argument, as the register holds it.
+    /// Returns an argument, as held by the register.
     ///
     /// # Panics
-    /// If `index` is not below 6.
+    /// Panics if `index` is not below 6.
     #[must_use]
     pub const fn argument(&self, index: usize) -> u64 {
         self.arguments[index]
     }
 
-    /// Calls `look` with the caller, and returns what it returns if the caller still waits: otherwise
+    /// Calls `look` with the caller, and returns the result if the caller still waits: otherwise
     /// its number may belong to another process.
     ///
     /// # Errors
-    /// That of `look`, or `NotFound` if the caller was killed.
+    /// Returns the error of `look`, or `NotFound` if the caller was killed.
     pub fn with_caller<T>(&self, look: impl FnOnce(&Thread) -> io::Result<T>) -> io::Result<T> {
         let found = Thread::open(self.thread).and_then(|thread| {
             if !self.listener.is_waiting(self.id) {
@@ -144,15 +145,17 @@ impl Call {
         if self.listener.is_waiting(self.id) { found } else { Err(io::ErrorKind::NotFound.into()) }
     }
 
-    /// A duplicate of one of the caller's descriptors, for the same open file. It costs less than
-    /// [`with_caller`](Self::with_caller). It is never that of an earlier call: between two calls, the program may
-    /// have closed its descriptor, or replaced it, without a call that is seen here.
+    /// Returns a duplicate of one of the caller's descriptors, for the same open file. It costs
+    /// less than [`with_caller`](Self::with_caller). Duplicates are never reused for later calls:
+    /// between two calls, the program may have closed or replaced its descriptor without a call
+    /// that is seen here.
     ///
     /// # Errors
-    /// If there is no such descriptor, or the caller was killed.
+    /// Fails if there is no such descriptor, or the caller was killed.
     pub fn descriptor(&self, number: u64) -> io::Result<OwnedFd> {
         let descriptors = Descriptors::open(self.thread)?;
-        // If the caller still waits, its descriptors were opened, and not those of a later process.
+        // If the caller still waits, these descriptors are its own, and not those of a later
+        // process.
         if self.listener.is_waiting(self.id) {
             descriptors.duplicate(number)
         } else {
@@ -160,40 +163,42 @@ impl Call {
         }
     }
 
-    /// Reads memory as [`read`](Self::read), and costs less: it is perhaps that of another process, if the caller
-    /// was killed. That is enough to let the call through, because then it has no effect.
+    /// Reads memory like [`read`](Self::read), at lower cost: if the caller was killed, it may be
+    /// another process's memory. That is sufficient for letting the call through, because then it
+    /// has no effect.
     ///
     /// # Errors
-    /// If there is no such memory.
+    /// Fails if there is no such memory.
     pub fn glance(&self, address: u64, buffer: &mut [u8]) -> io::Result<()> {
         match read_memory(self.thread, address, buffer) {
             Err(error) if error.raw_os_error() != Some(libc::EFAULT) => {
-                // Where that is not allowed, the other way may be.
+                // Where this is not permitted, the other way may be.
                 self.with_caller(|caller| caller.read(address, buffer))
             }
             read => read,
         }
     }
 
-    /// Reads memory of the caller from `address` on. It costs less than [`with_caller`](Self::with_caller), which
-    /// opens the caller.
+    /// Reads the caller's memory from `address` on. It costs less than
+    /// [`with_caller`](Self::with_caller), which opens the caller.
     ///
     /// # Errors
-    /// If there is no such memory, or the caller was killed.
+    /// Fails if there is no such memory, or the caller was killed.
     pub fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.glance(address, buffer)?;
         if self.listener.is_waiting(self.id) { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
     }
 
-    /// The call succeeds with this value, or fails with the error.
+    /// Completes the call with this value, or fails it with the error.
     pub fn answer(mut self, result: Result<i64, Errno>) {
         self.respond(result);
     }
 
-    /// The call succeeds with a new descriptor of the caller, for the same open file as this one.
+    /// Completes the call with a new descriptor in the caller, for the same open file as this one.
     ///
     /// # Errors
-    /// If the caller was killed, or may have no more descriptors: the call fails with that error.
+    /// Fails if the caller was killed, or may have no more descriptors: the call then fails with
+    /// that error.
     pub fn answer_with_descriptor(mut self, descriptor: BorrowedFd<'_>, is_closed_on_exec: bool) -> io::Result<()> {
         let request = libc::seccomp_notif_addfd {
             id: self.id,
@@ -217,16 +222,17 @@ impl Call {
         }
     }
 
-    /// Whether the caller has a signal to handle, which it does when the call has ended. One that is let
-    /// through then ends with it, as the kernel has it.
+    /// Returns whether the caller has a signal to handle, which it does after the call. A call let
+    /// through then ends with it, as without a filter.
     #[must_use]
     pub fn has_signal(&self) -> bool {
         self.with_caller(|caller| caller.has_signal()).unwrap_or(true)
     }
 
-    /// The kernel runs the call as if there were no filter. It reads descriptors and memory again, which other
-    /// threads may have changed since they were looked at (seccomp_unotify(2)): this is no way to allow a call
-    /// with certain arguments. [`sockaddr::connect`](crate::sockaddr::connect) makes one with a copy of them.
+    /// Lets the kernel run the call as if there were no filter. The kernel reads descriptors and
+    /// memory again, which other threads may have changed since they were inspected
+    /// (seccomp_unotify(2)): this is no way to permit a call with certain arguments.
+    /// [`sockaddr::connect`](crate::sockaddr::connect) makes a call with a copy of them.
     pub fn let_through(mut self) {
         self.is_answered = true;
         self.listener.send(self.id, &let_through(self.id));

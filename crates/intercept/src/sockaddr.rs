@@ -1,5 +1,5 @@
-//! Socket addresses as the kernel and programs write them (`struct sockaddr_in`, `sockaddr_in6` and
-//! `sockaddr_un`).
+//! Socket addresses in the format of the kernel and programs (`struct sockaddr_in`, `sockaddr_in6`
+//! and `sockaddr_un`).
 
 use std::ffi::OsStr;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -9,15 +9,16 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
-/// Bytes of the longest address here: a family, and a path of a UNIX socket (unix(7)).
+/// Length of the longest address here: a family, and a path of a UNIX socket (unix(7)).
 pub const LEN_MAX: usize = 110;
 
 const V4_LEN: usize = 16;
 const V6_LEN: usize = 28;
-/// Without the scope, which programs may leave out (RFC 2553).
+/// Length without the scope, which programs may leave out (RFC 2553).
 const V6_LEN_MIN: usize = 24;
 
-/// Reads an address of IP version 4 or 6; none of another family, or if it is too short.
+/// Parses an address of IP version 4 or 6; returns `None` for other families, or if it is too
+/// short.
 #[must_use]
 pub fn parse(bytes: &[u8]) -> Option<SocketAddr> {
     let family = i32::from(u16::from_ne_bytes(*bytes.first_chunk()?));
@@ -37,16 +38,17 @@ pub fn parse(bytes: &[u8]) -> Option<SocketAddr> {
     }
 }
 
-/// Reads the path of a UNIX socket; none of another family, or if the socket has no path.
+/// Parses the path of a UNIX socket; returns `None` for other families, or if the socket has no
+/// path.
 #[must_use]
 pub fn unix_path(bytes: &[u8]) -> Option<&Path> {
     let (family, path) = bytes.split_first_chunk()?;
-    // It may end with a zero, or with the address.
+    // The path may end with a zero, or with the address.
     let path = path.split(|byte| *byte == 0).next().filter(|path| !path.is_empty())?;
     (i32::from(u16::from_ne_bytes(*family)) == libc::AF_UNIX).then(|| Path::new(OsStr::from_bytes(path)))
 }
 
-/// An address as bytes.
+/// Encodes an address.
 #[must_use]
 pub fn emit(address: SocketAddr) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(V6_LEN);
@@ -68,10 +70,10 @@ pub fn emit(address: SocketAddr) -> Vec<u8> {
     bytes
 }
 
-/// Connects a socket to the address with these bytes, as a program gave them: connect(2).
+/// Connects a socket to the encoded address that a program passed: connect(2).
 ///
 /// # Errors
-/// Those of connect(2).
+/// Returns the errors of connect(2).
 pub fn connect(socket: BorrowedFd<'_>, address: &[u8]) -> Result<(), Errno> {
     let len = libc::socklen_t::try_from(address.len()).map_err(|_| Errno::INVAL)?;
     // SAFETY: the kernel reads `len` bytes of `address`, which is borrowed until it returns, whatever they mean.
@@ -112,7 +114,7 @@ mod tests {
         for path in [&b"/run/x"[..], b"/run/x\0", b"/run/x\0rest"] {
             assert_eq!(unix_path(&address(path)), Some(Path::new("/run/x")));
         }
-        // Without a name, and an abstract one.
+        // No name, and an abstract one.
         for path in [&b""[..], b"\0abstract"] {
             assert_eq!(unix_path(&address(path)), None);
         }

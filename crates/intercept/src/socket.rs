@@ -4,10 +4,11 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
 
-/// The kernel's number of the network namespace of a socket (SO_NETNS_COOKIE). It is never used again.
+/// Returns the kernel's number of a socket's network namespace (SO_NETNS_COOKIE). The number is
+/// never reused.
 ///
 /// # Errors
-/// If the kernel does not have it (before Linux 5.14), or this is no socket.
+/// Fails if the kernel does not support it (before Linux 5.14), or this is no socket.
 pub fn network_namespace(socket: BorrowedFd<'_>) -> Result<u64, Errno> {
     let (mut number, mut len) = (0_u64, size_of::<u64>() as libc::socklen_t);
     // SAFETY: the kernel writes at most `len` bytes to `number`, and their count to `len`; both are of this function.
@@ -20,5 +21,5 @@ pub fn network_namespace(socket: BorrowedFd<'_>) -> Result<u64, Errno> {
     }
 }
 
-/// asm-generic/socket.h; not every list of constants has it.
+/// From asm-generic/socket.h; not every list of constants has it.
 const SO_NETNS_COOKIE: libc::c_int = 71;

@@ -8,30 +8,32 @@ use crate::filter;
 use crate::notification::Listener;
 use crate::syscall::Syscall;
 
-/// Starts `command` with a filter for `calls` that it and its children keep. Neither can gain privileges by
-/// programs with the set-user-ID bit (PR_SET_NO_NEW_PRIVS), which the kernel demands of users without
-/// CAP_SYS_ADMIN.
+/// Starts `command` with a filter for `calls`, which it and its children keep. None of them can
+/// gain privileges by programs with the set-user-ID bit (PR_SET_NO_NEW_PRIVS): the kernel requires
+/// this of users without CAP_SYS_ADMIN.
 ///
 /// # Errors
-/// If the kernel has no user notifications (before Linux 5.19), another supervisor is in charge already,
-/// or the program cannot be started.
+/// Fails if the kernel has no user notifications (before Linux 5.19), another supervisor is active
+/// already, or the program cannot be started.
 pub fn spawn(mut command: Command, calls: &[Syscall]) -> io::Result<(Child, Listener)> {
     let filter = filter::program(calls);
     let start = move || -> io::Result<(Child, Listener)> {
         let descriptor = install(&filter)?;
         Ok((command.spawn()?, Listener::new(descriptor)))
     };
-    // A filter is one of a thread and of those that it starts. This one ends when it has started the program, so
-    // that this process has the listener, and no filter. It makes none of the calls itself: nothing would answer.
+    // A filter applies to a thread and to the threads and processes that it starts. This thread
+    // ends after starting the program, so that this process has the listener, and no filter. It
+    // makes none of the calls itself: they would not be answered.
     std::thread::scope(|scope| scope.spawn(start).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Installs the filter in this thread. Its listener is closed by an exec, so that the program does not have it.
+/// Installs the filter in this thread. An exec closes its listener, so that the program does not
+/// have it.
 fn install(filter: &[libc::sock_filter]) -> io::Result<OwnedFd> {
     rustix::thread::set_no_new_privs(true)?;
     // The kernel only reads it.
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
-    // Signals that do not kill wait for the answer. Otherwise each would begin the call anew.
+    // Signals that do not kill wait for the answer. Otherwise each would restart the call.
     let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
     // SAFETY: the kernel copies the program, which is `len` instructions long.
     let descriptor =

@@ -1,6 +1,6 @@
-//! The system calls that can be taken over.
+//! System calls that can be intercepted.
 
-/// A system call that can be taken over.
+/// A system call that can be intercepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Syscall {
@@ -18,21 +18,22 @@ pub enum Syscall {
     Accept4,
     /// recvfrom(2), only where it names the sender.
     ReceiveFrom,
-    /// recvmsg(2). Whether it names the sender stands in memory, which no filter can read.
+    /// recvmsg(2). Memory determines whether it names the sender, and no filter can read memory.
     ReceiveMessage,
-    /// recvmmsg(2), as [`ReceiveMessage`](Self::ReceiveMessage).
+    /// recvmmsg(2), like [`ReceiveMessage`](Self::ReceiveMessage).
     ReceiveMessages,
     /// sendto(2), only where it names the receiver.
     SendTo,
-    /// sendmsg(2), as [`ReceiveMessage`](Self::ReceiveMessage).
+    /// sendmsg(2), like [`ReceiveMessage`](Self::ReceiveMessage).
     SendMessage,
-    /// sendmmsg(2), as [`ReceiveMessage`](Self::ReceiveMessage).
+    /// sendmmsg(2), like [`ReceiveMessage`](Self::ReceiveMessage).
     SendMessages,
-    /// sendto(2), only where it connects (MSG_FASTOPEN). A call that arrives is [`SendTo`](Self::SendTo).
+    /// sendto(2), only where it connects (MSG_FASTOPEN). Received calls are reported as
+    /// [`SendTo`](Self::SendTo).
     FastOpenTo,
-    /// sendmsg(2), as [`FastOpenTo`](Self::FastOpenTo).
+    /// sendmsg(2), like [`FastOpenTo`](Self::FastOpenTo).
     FastOpenMessage,
-    /// sendmmsg(2), as [`FastOpenTo`](Self::FastOpenTo).
+    /// sendmmsg(2), like [`FastOpenTo`](Self::FastOpenTo).
     FastOpenMessages,
 }
 
@@ -40,7 +41,7 @@ pub enum Syscall {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Condition {
     None,
-    /// The arguments with these indices are these numbers of 32 bits.
+    /// The arguments with these indices equal these 32-bit numbers.
     Are([(usize, u32); 2]),
     /// The pointer with this index is not null.
     IsPointer(usize),
@@ -49,7 +50,7 @@ pub(crate) enum Condition {
 }
 
 impl Syscall {
-    /// All of them.
+    /// All calls.
     pub const ALL: [Self; 15] = [
         Self::Connect,
         Self::GetPeerName,

@@ -1,4 +1,4 @@
-//! The caller of a call: its memory and its descriptors.
+//! The caller of a system call: its memory and its descriptors.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -8,11 +8,11 @@ use std::os::unix::fs::FileExt;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
-/// Opens a thread that is no leader of its process (PIDFD_THREAD, since Linux 6.9).
+/// Flag to open a thread that is not the leader of its process (PIDFD_THREAD, since Linux 6.9).
 const THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL as u32);
 
-/// A thread of another process, opened: what is read later is read from this process, whatever its
-/// number means then.
+/// An open thread of another process: later reads refer to this process, even if its number is
+/// reused.
 #[derive(Debug)]
 pub struct Thread {
     number: u32,
@@ -21,7 +21,8 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// Needs the right to trace it (ptrace(2)), as a parent of the same user has.
+    /// Opens a thread. Requires the right to trace it (ptrace(2)), which a parent of the same user
+    /// has.
     pub(crate) fn open(number: u32) -> io::Result<Self> {
         let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{number}/mem"))?;
         Ok(Self { number, memory, descriptors: Descriptors::open(number)? })
@@ -30,7 +31,7 @@ impl Thread {
     /// Reads memory from `address` on.
     ///
     /// # Errors
-    /// If there is no such memory.
+    /// Fails if there is no such memory.
     pub fn read(&self, address: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.memory.read_exact_at(buffer, address)
     }
@@ -38,16 +39,16 @@ impl Thread {
     /// Writes memory from `address` on.
     ///
     /// # Errors
-    /// If there is no such memory.
+    /// Fails if there is no such memory.
     pub fn write(&self, address: u64, bytes: &[u8]) -> io::Result<()> {
         self.memory.write_all_at(bytes, address)
     }
 
-    /// Whether a signal waits for which it has a handler. If the process has ended, the answer may be that of
-    /// another one.
+    /// Returns whether a signal is pending for which it has a handler. If the process has ended,
+    /// the answer may be that of another one.
     ///
     /// # Errors
-    /// If there is no such process.
+    /// Fails if there is no such process.
     pub(crate) fn has_signal(&self) -> io::Result<bool> {
         let status = status_of(self.number)?;
         let set = |name| field(&status, name, 16).ok_or(io::ErrorKind::NotFound);
@@ -55,23 +56,23 @@ impl Thread {
         Ok(waiting & set("SigCgt:")? & !set("SigBlk:")? != 0)
     }
 
-    /// A duplicate of one of its descriptors, for the same open file.
+    /// Returns a duplicate of one of its descriptors, for the same open file.
     ///
     /// # Errors
-    /// If there is no such descriptor.
+    /// Fails if there is no such descriptor.
     pub fn descriptor(&self, number: u64) -> io::Result<OwnedFd> {
         self.descriptors.duplicate(number)
     }
 }
 
-/// The descriptors of a thread, opened as [`Thread`].
+/// Access to the descriptors of a thread, opened like [`Thread`].
 #[derive(Debug)]
 pub(crate) struct Descriptors(OwnedFd);
 
 impl Descriptors {
     pub(crate) fn open(number: u32) -> io::Result<Self> {
         let thread = Pid::from_raw(number as i32).ok_or(io::ErrorKind::NotFound)?;
-        // Before Linux 6.9, only leaders can be opened, and a flag is none.
+        // Before Linux 6.9, only leaders can be opened, and the flag does not exist.
         let opened = pidfd_open(thread, THREAD).or_else(|_| pidfd_open(thread, PidfdFlags::empty()));
         if let Ok(opened) = opened {
             return Ok(Self(opened));
@@ -80,9 +81,10 @@ impl Descriptors {
         Ok(Self(pidfd_open(leader.ok_or(io::ErrorKind::NotFound)?, PidfdFlags::empty())?))
     }
 
-    /// A duplicate of one of them, for the same open file.
+    /// Returns a duplicate of one of them, for the same open file.
     pub(crate) fn duplicate(&self, number: u64) -> io::Result<OwnedFd> {
-        // The kernel takes an int from the register, too. It has to be none that stands for a folder (AT_FDCWD).
+        // The kernel also reads an int from the register. It must not stand for a folder
+        // (AT_FDCWD).
         let number = Some(number as u32 as i32).filter(|number| *number >= 0).ok_or(Errno::BADF)?;
         Ok(pidfd_getfd(&self.0, number, PidfdGetfdFlags::empty())?)
     }
@@ -113,12 +115,12 @@ pub(crate) fn read_memory(number: u32, address: u64, buffer: &mut [u8]) -> io::R
     }
 }
 
-/// The table of a thread's state. Its name may have any bytes.
+/// Returns the text of a thread's `status` file. Its name may have any bytes.
 fn status_of(number: u32) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&std::fs::read(format!("/proc/{number}/status"))?).into_owned())
 }
 
-/// A number in the table of a thread's state.
+/// Parses a number in a thread's `status` file.
 fn field(status: &str, name: &str, radix: u32) -> Option<u64> {
     let value = status.lines().find_map(|line| line.strip_prefix(name))?;
     u64::from_str_radix(value.trim(), radix).ok()
