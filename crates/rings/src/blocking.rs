@@ -1,4 +1,4 @@
-//! The ends of rings whose calls block.
+//! Ends of rings with blocking calls.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -10,11 +10,11 @@ use crate::memory::Memory;
 use crate::ring::{Consumer, Found, Producer, Reset, Violation};
 use crate::wake::{sleep, wake};
 
-/// Bytes that a call copies. The other side works on them while the next call copies more; after a longer
-/// copy, both would wait for each other in turns.
+/// Number of bytes that a call copies at a time. The other side processes them while the next call
+/// copies more; after a longer copy, both would wait for each other in turns.
 const COPY_LEN_MAX: usize = 64 << 10;
 
-/// Reads from a ring. Dropping it tells the writer that nothing is read any more.
+/// Reads from a ring. Dropping it notifies the writer that nothing is read any more.
 ///
 /// Reading fails with [`ConnectionReset`](io::ErrorKind::ConnectionReset) if the writer reset the ring, or
 /// its process has ended before it finished.
@@ -22,35 +22,35 @@ const COPY_LEN_MAX: usize = 64 << 10;
 pub struct Reader {
     ring: Consumer<Arc<Memory>>,
     socket: UnixStream,
-    /// The writer has gone. What it has written can still be read.
+    /// Whether the writer has gone. Its written data can still be read.
     is_alone: bool,
 }
 
 /// Writes to a ring. Dropping it before [`finish`](Self::finish) resets the ring.
 ///
-/// Writing fails with [`ConnectionReset`](io::ErrorKind::ConnectionReset) if the reader has gone: as soon as
-/// the writer wakes it, or waits for space.
+/// Writing fails with [`ConnectionReset`](io::ErrorKind::ConnectionReset) if the reader has gone:
+/// as soon as the writer wakes it, or waits for space.
 #[derive(Debug)]
 pub struct Writer {
     ring: Producer<Arc<Memory>>,
     socket: UnixStream,
     is_finished: bool,
-    /// The reader has gone.
+    /// Whether the reader has gone.
     is_alone: bool,
 }
 
 impl Reader {
-    /// Reads from a ring whose writer has the other end of `socket`.
+    /// Creates a reader of a ring whose writer has the other end of `socket`.
     #[must_use]
     pub const fn new(ring: Consumer<Arc<Memory>>, socket: UnixStream) -> Self {
         Self { ring, socket, is_alone: false }
     }
 
-    /// The longest time that a call waits for bytes: it fails with [`TimedOut`](io::ErrorKind::TimedOut)
-    /// then. None, the default, is for ever.
+    /// Sets the longest time that a call waits for bytes before it fails with
+    /// [`TimedOut`](io::ErrorKind::TimedOut). `None`, the default, sets no limit.
     ///
     /// # Errors
-    /// If the time is zero.
+    /// Fails if the time is zero.
     pub fn set_timeout(&self, time_max: Option<Duration>) -> io::Result<()> {
         self.socket.set_read_timeout(time_max)
     }
@@ -67,7 +67,7 @@ impl Read for Reader {
                     let len_max = bytes.len().min(COPY_LEN_MAX);
                     let len = self.ring.read(&mut bytes[..len_max])?;
                     if self.ring.takes_sleep() {
-                        // If it has gone, what follows says so.
+                        // If it has gone, the next call reports that.
                         let _gone = wake(self.socket.as_fd());
                     }
                     return Ok(len);
@@ -86,13 +86,13 @@ impl Read for Reader {
 }
 
 impl Writer {
-    /// Writes to a ring whose reader has the other end of `socket`.
+    /// Creates a writer to a ring whose reader has the other end of `socket`.
     #[must_use]
     pub const fn new(ring: Producer<Arc<Memory>>, socket: UnixStream) -> Self {
         Self { ring, socket, is_finished: false, is_alone: false }
     }
 
-    /// Nothing follows. What was written before can still be read. Repeated calls have no effect.
+    /// Ends the data. Data written before can still be read. Repeated calls have no effect.
     pub fn finish(&mut self) {
         if !self.is_finished {
             self.is_finished = true;
@@ -101,11 +101,11 @@ impl Writer {
         }
     }
 
-    /// The longest time that a call waits for space: it fails with [`TimedOut`](io::ErrorKind::TimedOut)
-    /// then. None, the default, is for ever.
+    /// Sets the longest time that a call waits for space before it fails with
+    /// [`TimedOut`](io::ErrorKind::TimedOut). `None`, the default, sets no limit.
     ///
     /// # Errors
-    /// If the time is zero.
+    /// Fails if the time is zero.
     pub fn set_timeout(&self, time_max: Option<Duration>) -> io::Result<()> {
         self.socket.set_read_timeout(time_max)
     }
@@ -152,7 +152,7 @@ impl Write for Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         if !self.is_finished {
-            // The reader is woken when the socket is closed.
+            // Closing the socket wakes the reader.
             self.ring.reset(Reset::Broken);
         }
     }

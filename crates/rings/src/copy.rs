@@ -1,18 +1,18 @@
 //! Copies between bytes and the words of a ring.
 //!
-//! The other side may change the words at any time, so each access is an atomic one of a whole word,
-//! which is a plain load or store to the processor. No order is needed here: the counts of the ring
-//! have it.
+//! The other side may change the words at any time, so each access is an atomic one of a whole
+//! word, which is a plain load or store for the processor. No ordering is needed here: the counts
+//! of the ring provide it.
 
 use crate::primitives::{AtomicU64, Ordering};
 
-/// Bytes of a word.
+/// Length of a word in bytes.
 pub(crate) const WORD_LEN: usize = 8;
 
-/// Copies `bytes` to the words, from byte `at` of them on.
+/// Copies `bytes` to the words, starting at byte `at`.
 ///
-/// The words at both ends keep their other bytes, which may wait for the reader: they are stored again
-/// as they are. There is one writer.
+/// The words at both ends keep their other bytes, which may wait for the reader: they are stored
+/// again unchanged. There is one writer.
 pub(crate) fn copy_in(words: &[AtomicU64], at: usize, bytes: &[u8]) {
     let (mut index, offset) = (at / WORD_LEN, at % WORD_LEN);
     let mut rest = bytes;
@@ -30,7 +30,7 @@ pub(crate) fn copy_in(words: &[AtomicU64], at: usize, bytes: &[u8]) {
     }
 }
 
-/// Copies from the words, from byte `at` of them on, to `bytes`. Each word is read once.
+/// Copies from the words, starting at byte `at`, to `bytes`. Each word is read once.
 pub(crate) fn copy_out(words: &[AtomicU64], at: usize, bytes: &mut [u8]) {
     let (mut index, offset) = (at / WORD_LEN, at % WORD_LEN);
     let mut rest = bytes;

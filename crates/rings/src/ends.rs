@@ -1,4 +1,4 @@
-//! Both ends of a connection: the daemon's, and what it passes to the program.
+//! Both ends of a connection: the daemon's end, and the descriptors that it passes to the program.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,26 +9,27 @@ use crate::blocking::{Reader, Writer};
 use crate::memory::{Direction, Memory};
 use crate::ring::{Consumer, Producer};
 
-/// Descriptors that a program gets.
+/// Number of descriptors passed to a program.
 pub const PASSED: usize = 3;
 
 /// The end of the daemon.
 #[derive(Debug)]
 pub struct DaemonEnd {
-    /// What the program writes, and its socket, which does not block.
+    /// Ring of the program's output, and its socket, which does not block.
     pub from_program: (Consumer<Arc<Memory>>, UnixStream),
-    /// What the program reads, and its socket, which does not block.
+    /// Ring of the program's input, and its socket, which does not block.
     pub to_program: (Producer<Arc<Memory>>, UnixStream),
 }
 
-/// A new connection: the daemon's end, and what the program gets: the memory, the socket of the ring to
-/// the daemon, and that of the ring to the program. The program gets nothing else of this process.
+/// Creates a connection: the daemon's end, and the descriptors for the program: the memory, the
+/// socket of the ring to the daemon, and that of the ring to the program. The program gets nothing
+/// else of this process.
 ///
 /// # Errors
-/// The system's error.
+/// Returns the system's error.
 ///
 /// # Panics
-/// As [`Memory::create`].
+/// Panics under the conditions of [`Memory::create`].
 pub fn create(ring_len: usize) -> io::Result<(DaemonEnd, [OwnedFd; PASSED])> {
     let (memory, file) = Memory::create(ring_len)?;
     let ((from_program, to_daemon), (to_program, from_daemon)) = (UnixStream::pair()?, UnixStream::pair()?);
@@ -41,10 +42,10 @@ pub fn create(ring_len: usize) -> io::Result<(DaemonEnd, [OwnedFd; PASSED])> {
     Ok((end, [file, to_daemon.into(), from_daemon.into()]))
 }
 
-/// The end of the program, from what was passed.
+/// Creates the end of the program from the passed descriptors.
 ///
 /// # Errors
-/// As [`Memory::open`].
+/// Same errors as [`Memory::open`].
 pub fn open([file, to_daemon, from_daemon]: [OwnedFd; PASSED]) -> io::Result<(Reader, Writer)> {
     let memory = Memory::open(file)?;
     let reader = Reader::new(memory.consumer(Direction::ToProgram), from_daemon.into());

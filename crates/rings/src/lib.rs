@@ -1,5 +1,5 @@
-//! Rings of bytes in memory that a process shares with the daemon of its host, and the sockets that pass
-//! them.
+//! Rings of bytes in memory that a process shares with the daemon of its host, and the sockets that
+//! pass them.
 //!
 //! ```text
 //!   program                        memory                         daemon
@@ -9,8 +9,8 @@
 //!          ◀─ socket ─▶
 //! ```
 //!
-//! Neither side trusts the other one: [`Violation`] says that a count was impossible. Bytes are copied
-//! out of the memory before anything looks at them.
+//! Neither side trusts the other: [`Violation`] reports an impossible count. Bytes are copied out
+//! of the memory before they are inspected.
 //!
 //! | item | holds |
 //! |---|---|

@@ -16,19 +16,19 @@ use crate::copy::WORD_LEN;
 use crate::primitives::AtomicU64;
 use crate::ring::{CONTROL_WORDS, Consumer, Place, Producer, SharedWords};
 
-/// Bytes before those of the rings: a page, which has the state of both.
+/// Length of the control page before the rings' bytes, which has the state of both rings.
 pub const CONTROL_LEN: usize = 4096;
 
-/// The shortest ring.
+/// Minimum length of a ring.
 pub const RING_LEN_MIN: usize = 4 << 10;
 
-/// The longest ring: a bound for the memory that a daemon makes a program map.
+/// Maximum length of a ring: a limit on the memory that a daemon makes a program map.
 pub const RING_LEN_MAX: usize = 4 << 20;
 
-/// The file can neither shrink, so that no access fails, nor grow.
+/// Seals: the file can neither shrink, so that no access fails, nor grow.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
-/// The ring of a direction.
+/// Direction of a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
     /// The program writes, and the daemon reads.
@@ -45,13 +45,14 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// New memory for two rings of `ring_len` bytes each, and the file to pass on.
+    /// Creates memory for two rings of `ring_len` bytes each, and returns it with the file to pass
+    /// on.
     ///
     /// # Errors
-    /// The system's error.
+    /// Returns the system's error.
     ///
     /// # Panics
-    /// If the length is no power of two from [`RING_LEN_MIN`] to [`RING_LEN_MAX`].
+    /// Panics if the length is no power of two from [`RING_LEN_MIN`] to [`RING_LEN_MAX`].
     pub fn create(ring_len: usize) -> io::Result<(Arc<Self>, OwnedFd)> {
         assert!(is_ring_len(ring_len), "a ring of {ring_len} bytes");
         let file = memfd_create("litz-rings", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
@@ -62,11 +63,11 @@ impl Memory {
         Ok((Arc::new(Self { map, ring_len }), file.into()))
     }
 
-    /// The memory of a file that was passed.
+    /// Maps the memory of a passed file.
     ///
     /// # Errors
-    /// The system's error. [`InvalidData`](io::ErrorKind::InvalidData) if the file is not sealed, or has no
-    /// length that memory of rings has.
+    /// Returns the system's error. Returns [`InvalidData`](io::ErrorKind::InvalidData) if the file
+    /// is not sealed, or its length is impossible for memory of rings.
     pub fn open(file: OwnedFd) -> io::Result<Arc<Self>> {
         let invalid = |what| Err(io::Error::new(io::ErrorKind::InvalidData, what));
         if !fcntl_get_seals(&file)?.contains(SEALS) {
@@ -82,13 +83,13 @@ impl Memory {
         Ok(Arc::new(Self { map, ring_len }))
     }
 
-    /// The writing side of a ring. There is one for each ring, in one of the two processes.
+    /// Returns the writing side of a ring. There is one per ring, in one of the two processes.
     #[must_use]
     pub fn producer(self: &Arc<Self>, direction: Direction) -> Producer<Arc<Self>> {
         Producer::new(Arc::clone(self), self.place(direction))
     }
 
-    /// The reading side of a ring. There is one for each ring, in one of the two processes.
+    /// Returns the reading side of a ring. There is one per ring, in one of the two processes.
     #[must_use]
     pub fn consumer(self: &Arc<Self>, direction: Direction) -> Consumer<Arc<Self>> {
         Consumer::new(Arc::clone(self), self.place(direction))
@@ -112,7 +113,7 @@ impl SharedWords for Arc<Memory> {
     }
 }
 
-/// Bytes of the memory of a connection with two rings of this length.
+/// Returns the length of the memory of a connection with two rings of this length.
 #[must_use]
 pub const fn memory_len(ring_len: usize) -> usize {
     CONTROL_LEN + 2 * ring_len

@@ -1,4 +1,4 @@
-//! UNIX sockets that keep the borders of messages (SOCK_SEQPACKET), and pass descriptors.
+//! UNIX sockets that preserve message boundaries (SOCK_SEQPACKET) and pass descriptors.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -10,32 +10,32 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg, sendmsg, socket_with,
 };
 
-/// Descriptors that can come with a message.
+/// Limit on descriptors in a message.
 pub const DESCRIPTORS_MAX: usize = crate::ends::PASSED;
 
-/// A socket. With [`SocketFlags::NONBLOCK`] its calls do not block.
+/// Creates a socket. With [`SocketFlags::NONBLOCK`], its calls do not block.
 ///
 /// # Errors
-/// The system's error.
+/// Returns the system's error.
 pub fn new_socket(flags: SocketFlags) -> io::Result<OwnedFd> {
     Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags | SocketFlags::CLOEXEC, None)?)
 }
 
-/// A socket that is connected to the one at `path`.
+/// Creates a socket connected to the one at `path`.
 ///
 /// # Errors
-/// The system's error.
+/// Returns the system's error.
 pub fn connect_to(path: &Path, flags: SocketFlags) -> io::Result<OwnedFd> {
     let socket = new_socket(flags)?;
     connect(&socket, &SocketAddrUnix::new(path)?)?;
     Ok(socket)
 }
 
-/// Takes a message and the descriptors that came with it. Its length is 0 at the end.
+/// Receives a message and its descriptors. Its length is 0 at the end.
 ///
 /// # Errors
-/// The system's error. [`InvalidData`](io::ErrorKind::InvalidData) if the message is longer than the
-/// buffer, or comes with more than `descriptors_max` descriptors: they are closed.
+/// Returns the system's error. Returns [`InvalidData`](io::ErrorKind::InvalidData) if the message
+/// is longer than the buffer, or has more than `descriptors_max` descriptors: they are closed.
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8], descriptors_max: usize) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -54,10 +54,10 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8], descriptors_max: usize
 /// Sends a message with descriptors.
 ///
 /// # Errors
-/// The system's error.
+/// Returns the system's error.
 ///
 /// # Panics
-/// If there are more than [`DESCRIPTORS_MAX`] descriptors.
+/// Panics if there are more than [`DESCRIPTORS_MAX`] descriptors.
 pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);

@@ -1,4 +1,4 @@
-//! The atomics in shared memory. Modules that use only these are also compiled into the loom models,
-//! which replace them by loom's (`tests/models.rs`).
+//! The atomics in shared memory. Modules that use only these are also compiled into the loom
+//! models, which replace them with loom's (`tests/models.rs`).
 
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering};

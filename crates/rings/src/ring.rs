@@ -1,29 +1,30 @@
-//! A ring of bytes in words that two sides share: one writes, the other one reads.
+//! A ring of bytes in shared words: one side writes, the other one reads.
 //!
 //! ```text
 //!   writer: copy bytes in ─▶ count them as written ─▶ take the reader's sleep, wake it if there was one
 //!   reader: see the count ─▶ copy bytes out ─▶ count them as read ─▶ take the writer's sleep
 //! ```
 //!
-//! The counts run freely, so a full ring differs from an empty one. Each side keeps its own count and
-//! only shows it to the other one. It reads the count of the other side once, and compares it with what
-//! it saw before and with the length of the ring: a side that lies gets a [`Violation`], and cannot make
-//! this side read or write elsewhere.
+//! The counts are never reset, so a full ring differs from an empty one. Each side keeps its own
+//! count and only publishes it to the other. It reads the count of the other side once, and checks
+//! it against the previous value and the length of the ring: a side that lies causes a
+//! [`Violation`], and cannot make this side read or write elsewhere.
 //!
-//! A side that finds nothing to do announces that it sleeps, looks once more, and only then sleeps. The
-//! other side publishes first and takes the announcement second. All changes of an announcement are
-//! exchanges with acquire and release ordering, so they have one order, and no wake-up is lost. While
-//! both sides are busy there is no system call. `tests/models.rs` explores every order of steps.
+//! A side without work announces that it sleeps, checks once more, and only then sleeps. The other
+//! side publishes first and then takes the announcement. All changes of an announcement are
+//! exchanges with acquire and release ordering, so they have one order, and no wake-up is lost.
+//! While both sides are busy there is no system call. `tests/models.rs` explores every order of
+//! steps.
 
 use crate::copy::{WORD_LEN, copy_in, copy_out};
 use crate::primitives::{AtomicU64, Ordering};
 
-/// Words with the state of a ring: four cache lines of 64 bytes, so that no side's line is changed by
-/// the other one without need.
+/// Number of words for the state of a ring: four cache lines of 64 bytes, which keep the two sides
+/// from changing each other's lines without need.
 pub const CONTROL_WORDS: usize = 32;
 
-/// The words of the state. The writer changes the first two, the reader its count; each announcement is
-/// set by one side and taken by the other one.
+/// Words of the state. The writer changes the first two, the reader its count; each announcement is
+/// set by one side and taken by the other.
 const WRITTEN: usize = 0;
 const STATE: usize = 1;
 const WRITER_SLEEPS: usize = 8;
@@ -38,18 +39,18 @@ const VIOLATED: u64 = 3;
 
 /// Words that both sides can read and change at any time.
 pub trait SharedWords {
-    /// All of them, always the same.
+    /// Returns all words; the result never changes.
     fn words(&self) -> &[AtomicU64];
 }
 
-/// Where a ring lies among the words.
+/// Location of a ring among the words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// The first one of its [`CONTROL_WORDS`].
+    /// Index of the first of its [`CONTROL_WORDS`].
     pub control: usize,
-    /// The first word of its bytes.
+    /// Index of the first word of its bytes.
     pub data: usize,
-    /// The number of its bytes: a power of two, and whole words.
+    /// Number of its bytes: a power of two, and whole words.
     pub len: usize,
 }
 
@@ -57,7 +58,7 @@ pub struct Place {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Violation;
 
-/// Why the writer has ended a ring before its end.
+/// Reason why the writer has ended a ring early.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reset {
     /// The connection was broken elsewhere, or the writer gave it up.
@@ -66,16 +67,16 @@ pub enum Reset {
     Violated,
 }
 
-/// What the reader finds.
+/// Result of a check for data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Found {
     /// At least one byte.
     Bytes,
-    /// Nothing yet.
+    /// No bytes yet.
     Nothing,
     /// Everything was read, and nothing follows.
     End,
-    /// What is left counts no more.
+    /// The writer has reset the ring; unread bytes no longer count.
     Reset(Reset),
 }
 
@@ -91,8 +92,8 @@ pub struct Consumer<M> {
     side: Side<M>,
 }
 
-/// What both sides keep: where the ring lies, and both counts. The count of the other side is as it was
-/// seen last: `written - read <= len`.
+/// State of both sides: the location of the ring, and both counts. The count of the other side is
+/// the last one seen: `written - read <= len`.
 #[derive(Debug)]
 struct Side<M> {
     memory: M,
@@ -102,24 +103,24 @@ struct Side<M> {
 }
 
 impl<M: SharedWords> Producer<M> {
-    /// The writing side of a ring on which nothing was written.
+    /// Creates the writing side of an empty, unused ring.
     ///
     /// # Panics
-    /// If the ring is not inside the words.
+    /// Panics if the ring is not inside the words.
     pub fn new(memory: M, place: Place) -> Self {
         Self { side: Side::new(memory, place) }
     }
 
-    /// As if `count` bytes had been written and read.
+    /// Creates the writing side of a ring on which `count` bytes were written and read before.
     #[cfg(test)]
     pub(crate) fn after(memory: M, place: Place, count: u64) -> Self {
         Self { side: Side::after(memory, place, WRITTEN, count) }
     }
 
-    /// Copies from `bytes` what fits and shows it to the reader. Returns how much that was.
+    /// Copies the part of `bytes` that fits, and publishes it to the reader. Returns its length.
     ///
     /// # Errors
-    /// If the reader has broken the rules.
+    /// Fails if the reader has broken the rules.
     pub fn write(&mut self, bytes: &[u8]) -> Result<usize, Violation> {
         let len = self.side.place.len;
         let known = len - self.side.known_unread();
@@ -134,10 +135,10 @@ impl<M: SharedWords> Producer<M> {
         Ok(bytes.len())
     }
 
-    /// Bytes that fit now.
+    /// Returns the number of bytes that fit now.
     ///
     /// # Errors
-    /// If the reader has broken the rules.
+    /// Fails if the reader has broken the rules.
     pub fn space(&mut self) -> Result<usize, Violation> {
         let read = self.side.control(READ).load(Ordering::Acquire);
         let unread = self.side.written.wrapping_sub(read);
@@ -148,38 +149,38 @@ impl<M: SharedWords> Producer<M> {
         Ok(self.side.place.len - self.side.known_unread())
     }
 
-    /// Nothing follows.
+    /// Ends the data.
     pub fn finish(&mut self) {
         self.side.control(STATE).store(FINISHED, Ordering::Release);
     }
 
-    /// Ends the ring before its end. The reader learns of it before it reads what is left.
+    /// Ends the ring early. The reader sees the reset before it reads the remaining data.
     pub fn reset(&mut self, reset: Reset) {
         let state = if reset == Reset::Broken { BROKEN } else { VIOLATED };
         self.side.control(STATE).store(state, Ordering::Release);
     }
 
-    /// Whether the reader sleeps. Then the caller, and no other one, wakes it. To be called after bytes
-    /// were written, and after the end.
+    /// Returns whether the reader sleeps. If it does, only this caller must wake it. Call it after
+    /// writing bytes, and after the end.
     #[must_use]
     pub fn takes_sleep(&self) -> bool {
         self.side.take(READER_SLEEPS)
     }
 
-    /// The writer is about to sleep. It looks for space once more before it does.
+    /// Announces that the writer is about to sleep. It must check for space once more first.
     pub fn announce_sleep(&self) {
         self.side.announce(WRITER_SLEEPS);
     }
 
-    /// The sleep has ended, or did not begin.
+    /// Withdraws the announcement after the sleep, or instead of it.
     pub fn withdraw_sleep(&self) {
         self.side.take(WRITER_SLEEPS);
     }
 
-    /// Sleeps in `sleep` if there is no space. None if there is.
+    /// Calls `sleep` if there is no space. Returns `None` if there is space.
     ///
     /// # Errors
-    /// If the reader has broken the rules.
+    /// Fails if the reader has broken the rules.
     pub fn sleep_unless_space<T>(&mut self, sleep: impl FnOnce() -> T) -> Result<Option<T>, Violation> {
         self.announce_sleep();
         let slept = self.space().map(|space| (space == 0).then(sleep));
@@ -189,26 +190,27 @@ impl<M: SharedWords> Producer<M> {
 }
 
 impl<M: SharedWords> Consumer<M> {
-    /// The reading side of a ring of which nothing was read.
+    /// Creates the reading side of an empty, unused ring.
     ///
     /// # Panics
-    /// If the ring is not inside the words.
+    /// Panics if the ring is not inside the words.
     pub fn new(memory: M, place: Place) -> Self {
         Self { side: Side::new(memory, place) }
     }
 
-    /// As if `count` bytes had been written and read.
+    /// Creates the reading side of a ring on which `count` bytes were written and read before.
     #[cfg(test)]
     pub(crate) fn after(memory: M, place: Place, count: u64) -> Self {
         Self { side: Side::after(memory, place, READ, count) }
     }
 
-    /// What there is to read.
+    /// Checks for data to read.
     ///
     /// # Errors
-    /// If the writer has broken the rules.
+    /// Fails if the writer has broken the rules.
     pub fn look(&mut self) -> Result<Found, Violation> {
-        // Before the count: everything that the writer wrote before it finished is counted then.
+        // The state is loaded before the count, so that everything written before the end is
+        // counted.
         let state = self.side.control(STATE).load(Ordering::Acquire);
         let nothing = match state {
             OPEN => Found::Nothing,
@@ -220,16 +222,16 @@ impl<M: SharedWords> Consumer<M> {
         Ok(if self.unread()? > 0 { Found::Bytes } else { nothing })
     }
 
-    /// Whether the writer has finished. There may be bytes to read.
+    /// Returns whether the writer has finished. There may still be bytes to read.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.side.control(STATE).load(Ordering::Acquire) == FINISHED
     }
 
-    /// Bytes that can be read now.
+    /// Returns the number of bytes that can be read now.
     ///
     /// # Errors
-    /// If the writer has broken the rules.
+    /// Fails if the writer has broken the rules.
     pub fn unread(&mut self) -> Result<usize, Violation> {
         let written = self.side.control(WRITTEN).load(Ordering::Acquire);
         let unread = written.wrapping_sub(self.side.read);
@@ -240,10 +242,11 @@ impl<M: SharedWords> Consumer<M> {
         Ok(self.side.known_unread())
     }
 
-    /// Copies what is there and fits to `bytes`, and gives its space back. Returns how much that was.
+    /// Copies the available bytes that fit to `bytes`, and releases their space. Returns their
+    /// number.
     ///
     /// # Errors
-    /// If the writer has broken the rules.
+    /// Fails if the writer has broken the rules.
     pub fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Violation> {
         let known = self.side.known_unread();
         let unread = if known < bytes.len() { self.unread()? } else { known };
@@ -253,32 +256,34 @@ impl<M: SharedWords> Consumer<M> {
         copy_out(self.side.data(), at, before_end);
         copy_out(self.side.data(), 0, behind);
         self.side.read = self.side.read.wrapping_add(len as u64);
-        // Also after the loads of the bytes: the writer overwrites them when it sees the count.
+        // The store comes after the loads of the bytes, too: the writer overwrites them when it
+        // sees the count.
         self.side.control(READ).store(self.side.read, Ordering::Release);
         Ok(len)
     }
 
-    /// Whether the writer sleeps, and half of the ring is free, so that it does not wake for each few
-    /// bytes. Then the caller, and no other one, wakes it. To be called after bytes were read.
+    /// Returns whether the writer sleeps, and half of the ring is free, so that it does not wake
+    /// for every few bytes. If it returns true, only this caller must wake the writer. Call it
+    /// after reading bytes.
     #[must_use]
     pub fn takes_sleep(&self) -> bool {
         self.side.known_unread() <= self.side.place.len / 2 && self.side.take(WRITER_SLEEPS)
     }
 
-    /// The reader is about to sleep. It looks once more before it does.
+    /// Announces that the reader is about to sleep. It must check once more first.
     pub fn announce_sleep(&self) {
         self.side.announce(READER_SLEEPS);
     }
 
-    /// The sleep has ended, or did not begin.
+    /// Withdraws the announcement after the sleep, or instead of it.
     pub fn withdraw_sleep(&self) {
         self.side.take(READER_SLEEPS);
     }
 
-    /// Sleeps in `sleep` if there is nothing to read. None if there is something.
+    /// Calls `sleep` if there is nothing to read. Returns `None` if there is data.
     ///
     /// # Errors
-    /// If the writer has broken the rules.
+    /// Fails if the writer has broken the rules.
     pub fn sleep_unless_found<T>(&mut self, sleep: impl FnOnce() -> T) -> Result<Option<T>, Violation> {
         self.announce_sleep();
         let slept = self.look().map(|found| (found == Found::Nothing).then(sleep));
@@ -296,7 +301,8 @@ impl<M: SharedWords> Side<M> {
         Self { memory, place, written: 0, read: 0 }
     }
 
-    /// As if `count` bytes had been written and read. `shown` is the word where this side shows its count.
+    /// Creates a side of a ring on which `count` bytes were written and read before. `shown` is the
+    /// word to which this side publishes its count.
     #[cfg(test)]
     fn after(memory: M, place: Place, shown: usize, count: u64) -> Self {
         let side = Self { written: count, read: count, ..Self::new(memory, place) };
@@ -312,12 +318,12 @@ impl<M: SharedWords> Side<M> {
         &self.memory.words()[self.place.data..self.place.data + self.place.len / WORD_LEN]
     }
 
-    /// Bytes that were written and not read yet, by the counts that this side knows.
+    /// Returns the number of bytes written and not read yet, by the counts that this side knows.
     fn known_unread(&self) -> usize {
         self.written.wrapping_sub(self.read) as usize
     }
 
-    /// Where the byte with this count lies.
+    /// Returns the offset of the byte with this count.
     fn offset(&self, count: u64) -> usize {
         (count & (self.place.len as u64 - 1)) as usize
     }
@@ -326,8 +332,8 @@ impl<M: SharedWords> Side<M> {
         self.control(sleeps).swap(1, Ordering::AcqRel);
     }
 
-    /// Takes an announcement, of whatever value. With a plain store instead of the exchange, the next
-    /// announcement would not see what the other side did meanwhile.
+    /// Takes an announcement, whatever its value. With a plain store instead of the exchange, the
+    /// next announcement would not see the other side's actions in between.
     fn take(&self, sleeps: usize) -> bool {
         self.control(sleeps).swap(0, Ordering::AcqRel) != 0
     }

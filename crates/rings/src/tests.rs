@@ -17,7 +17,7 @@ use crate::memory::{Memory, RING_LEN_MIN, memory_len};
 use crate::packets;
 use crate::ring::{CONTROL_WORDS, Consumer, Found, Place, Producer, Reset, SharedWords, Violation};
 
-/// Ordinary memory, so that Miri can look at each access.
+/// Ordinary memory, so that Miri can check each access.
 #[derive(Clone)]
 struct Words(Arc<[AtomicU64]>);
 
@@ -30,7 +30,7 @@ impl SharedWords for Words {
 const LEN: usize = 64;
 const PLACE: Place = Place { control: 0, data: CONTROL_WORDS, len: LEN };
 
-/// The words of the state that each side shows, as `docs/spec/daemon.md` has them.
+/// Words of the state that each side publishes, as in `docs/spec/daemon.md`.
 const WRITTEN: usize = 0;
 const STATE: usize = 1;
 const READ: usize = 16;
@@ -39,7 +39,7 @@ fn words() -> Words {
     Words((0..CONTROL_WORDS + LEN / 8).map(|_| AtomicU64::new(0)).collect())
 }
 
-/// Both sides of a ring on which `count` bytes went before.
+/// Creates both sides of a ring on which `count` bytes were written and read before.
 fn ring_after(count: u64) -> (Words, Producer<Words>, Consumer<Words>) {
     let words = words();
     let (producer, consumer) =
@@ -121,7 +121,7 @@ fn impossible_counts_of_the_reader_are_found() {
         producer.space().unwrap();
         lie(&words, READ, lie_of_read);
         assert_eq!(producer.space(), Err(Violation), "{honest} {lie_of_read}");
-        // What it knew before still holds: it writes within that space, and then looks.
+        // Its previous knowledge still holds: it writes within that space, and then checks.
         assert_eq!(producer.write(&[1; LEN + 1]), Err(Violation), "{honest} {lie_of_read}");
     }
 }
@@ -187,7 +187,7 @@ fn pattern(position: usize) -> u8 {
     (position as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()[0]
 }
 
-/// The daemon's end and the program's, both with calls that block.
+/// Returns the daemon's end and the program's, both with blocking calls.
 fn connection() -> ((Reader, Writer), (Reader, Writer)) {
     let (daemon, passed) = create(RING_LEN_MIN).unwrap();
     let DaemonEnd { from_program: (consumer, up), to_program: (producer, down) } = daemon;
@@ -212,7 +212,7 @@ fn both_directions_carry_bytes_at_the_same_time_and_end_one_by_one() {
         writer.finish();
         writer.finish();
         assert_eq!(writer.write(&[1]).unwrap_err().kind(), ErrorKind::BrokenPipe);
-        // The reader still needs what it has written.
+        // The reader still needs its written data.
         drop(writer);
     };
     let receive = |mut reader: Reader, seed: u64| {
@@ -260,7 +260,7 @@ fn a_process_that_has_ended_leaves_its_bytes_and_then_a_reset() {
     let (mut reader, _writer) = open(passed).unwrap();
     let (mut producer, socket) = daemon.to_program;
     producer.write(b"last").unwrap();
-    // As when the process is killed: nothing says that it has finished.
+    // A killed process behaves this way: it never reports that it has finished.
     drop((producer, socket));
     let mut all = Vec::new();
     let error = reader.read_to_end(&mut all).unwrap_err();
