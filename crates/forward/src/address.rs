@@ -10,10 +10,11 @@ use wire::quic::Reader;
 
 use crate::malformed::Malformed;
 
-/// The longest host name (RFC 1035, section 2.3.4).
+/// Length limit of a host name (RFC 1035, section 2.3.4).
 pub const NAME_LEN_MAX: usize = 253;
 
-/// The longest path of a UNIX socket: `sun_path` of Linux, without its final zero (unix(7)).
+/// Length limit of the path of a UNIX socket: `sun_path` of Linux, without its final zero
+/// (unix(7)).
 pub const UNIX_PATH_LEN_MAX: usize = 107;
 
 const KIND_NAME: u8 = 0;
@@ -23,7 +24,7 @@ const KIND_IPV6: u8 = 6;
 /// A host: an address, or a name that the far host looks up.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Host {
-    /// An address, never an IPv4 one in IPv6 form.
+    /// An address, never an IPv4 address in IPv6 form.
     Ip(IpAddr),
     /// A name.
     Name(HostName),
@@ -56,7 +57,7 @@ pub enum Protocol {
     Udp,
 }
 
-/// What a connection or a flow leads to.
+/// Destination of a connection or a flow.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Target {
     /// A host's port.
@@ -66,7 +67,7 @@ pub enum Target {
 }
 
 impl HostName {
-    /// A name as given; `None` if it is none.
+    /// Parses a name; returns `None` if it is invalid.
     pub fn new(text: &str) -> Option<Self> {
         let text = text.strip_suffix('.').unwrap_or(text);
         let is_name = (1..=NAME_LEN_MAX).contains(&text.len())
@@ -76,14 +77,14 @@ impl HostName {
         is_name.then(|| Self(text.to_ascii_lowercase()))
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let name = std::str::from_utf8(bytes).ok().and_then(Self::new);
-        // One encoding for each name.
+        // Each name has only one encoding.
         name.filter(|name| name.0.as_bytes() == bytes).ok_or(Malformed("a host name is not valid"))
     }
 }
@@ -95,7 +96,7 @@ impl fmt::Display for HostName {
 }
 
 impl Host {
-    /// The host with this address.
+    /// Returns the host with this address.
     pub fn ip(ip: IpAddr) -> Self {
         Self::Ip(ip.to_canonical())
     }
@@ -134,19 +135,19 @@ pub(crate) fn encode_ip(ip: IpAddr, out: &mut Vec<u8>) {
     Host::Ip(ip).encode(out);
 }
 
-/// The rest of an address of this kind.
+/// Decodes the rest of an address of this kind.
 pub(crate) fn decode_ip(kind: u8, reader: &mut Reader<'_>) -> Result<IpAddr, Malformed> {
     let ip: IpAddr = match kind {
         KIND_IPV4 => Ipv4Addr::from(reader.array::<4>()?).into(),
         KIND_IPV6 => Ipv6Addr::from(reader.array::<16>()?).into(),
         _ => return Err(Malformed("an address is of unknown kind")),
     };
-    // One encoding for each address.
+    // Each address has only one encoding.
     if ip.to_canonical() == ip { Ok(ip) } else { Err(Malformed("an IPv4 address is in IPv6 form")) }
 }
 
 impl Address {
-    /// The host at `address`.
+    /// Returns the host and port of `address`.
     pub fn of(address: SocketAddr) -> Self {
         Self { host: Host::ip(address.ip()), port: address.port() }
     }
@@ -166,14 +167,14 @@ impl Address {
 }
 
 impl UnixPath {
-    /// The path as given; `None` if it is not a valid one.
+    /// Checks a path; returns `None` if it is invalid.
     pub fn new(path: &Path) -> Option<Self> {
         let bytes = path.as_os_str().as_bytes();
         let is_valid = bytes.starts_with(b"/") && bytes.len() <= UNIX_PATH_LEN_MAX && !bytes.contains(&0);
         is_valid.then(|| Self(path.to_owned()))
     }
 
-    /// The path.
+    /// Returns the path.
     pub fn as_path(&self) -> &Path {
         &self.0
     }
@@ -192,7 +193,7 @@ impl UnixPath {
 }
 
 impl Target {
-    /// UDP or TCP; TCP for a UNIX stream socket.
+    /// Returns whether the protocol is UDP; a UNIX stream socket counts as TCP.
     pub fn is_udp(&self) -> bool {
         matches!(self, Self::Host(Protocol::Udp, _))
     }
@@ -218,7 +219,7 @@ impl Target {
     }
 }
 
-/// Says UNIX where [`Protocol::code`] says the protocol.
+/// Code of a UNIX socket in place of [`Protocol::code`].
 pub(crate) const UNIX_CODE: u8 = 3;
 
 impl Protocol {
@@ -241,7 +242,7 @@ impl Protocol {
 impl FromStr for Host {
     type Err = String;
 
-    /// An address, in brackets or not, or a name.
+    /// Parses an address, in brackets or not, or a name.
     fn from_str(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("the host is missing: name an IP address (IPv6 in brackets) or a host".to_owned());
@@ -253,7 +254,7 @@ impl FromStr for Host {
         if let Ok(ip) = text.parse::<IpAddr>() {
             return Ok(Self::ip(ip));
         }
-        // Looked up, such a name may become an address (inet_aton(3)), which no rule foresees.
+        // A lookup may turn such a name into an address (inet_aton(3)), which no rule foresees.
         let last = text.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
         if last.starts_with("0x") || last.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(format!("{text} is neither an IP address nor a host name"));
@@ -279,7 +280,8 @@ impl fmt::Display for Address {
 }
 
 impl fmt::Display for UnixPath {
-    /// Control characters and bytes that are not UTF-8 are replaced: it may come from the network.
+    /// Writes the path with control characters and bytes that are not UTF-8 replaced, because it
+    /// may come from the network.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.to_string_lossy().replace(char::is_control, "\u{fffd}"))
     }

@@ -1,5 +1,5 @@
-//! The messages between `litz daemon` and the programs that use it, on a UNIX socket that keeps the
-//! borders of messages (SOCK_SEQPACKET). The format is specified in `docs/spec/daemon.md`.
+//! The messages between `litz daemon` and the programs that use it, on a UNIX socket that preserves
+//! message boundaries (SOCK_SEQPACKET). The format is specified in `docs/spec/daemon.md`.
 //!
 //! ```text
 //!   version 1 (1) | type 1 (1) | body
@@ -25,74 +25,75 @@ use status::PART_LEN_MAX;
 
 pub use status::{STATUS_LEN_MAX, StatusParts};
 
-/// The version in the first byte of each message.
+/// Version, the first byte of each message.
 pub const VERSION: u8 = 1;
 
-/// The longest message: a part of a status.
+/// Length limit of a message: a part of a status.
 pub const MESSAGE_LEN_MAX: usize = 32 << 10;
 
-/// The longest request: one that declines an arrival, with the longest text.
+/// Length limit of a request: one that declines an arrival, with the longest text.
 pub const REQUEST_LEN_MAX: usize = 2 + 4 + 1 + DETAIL_LEN_MAX;
 
-/// The bit of the numbers that the daemon chooses: those of arrivals. A program chooses numbers without it.
+/// Bit that marks numbers chosen by the daemon: those of arrivals. A program chooses numbers
+/// without it.
 pub const FROM_DAEMON: u32 = 1 << 31;
 
-/// The longest name of a program, in bytes. Longer ones are cut.
+/// Length limit of the name of a program, in bytes. Longer names are truncated.
 pub const NAME_LEN_MAX: usize = 64;
 
 /// A message of a program to the daemon.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
-    /// First.
+    /// The first message.
     Hello {
-        /// The program, for people.
+        /// Name of the program, for people.
         program: ProgramName,
     },
     /// Connect to a target.
     Connect {
-        /// The program's number for the connection, of which it has no other one now.
+        /// Number that the program has chosen for the connection; not in use for anything else.
         number: u32,
-        /// Where the socket comes from.
+        /// Source of the socket.
         socket: SocketFrom,
         /// The target.
         target: Target,
     },
-    /// The socket for a connection or an arrival whose number said [`SocketFrom::Program`]. It comes with
-    /// this message.
+    /// Pass the socket, with this message, for a connection or an arrival whose request had
+    /// [`SocketFrom::Program`].
     Carry {
         /// The connection, or the arrival.
         number: u32,
     },
-    /// The connection, name, publication or arrival is not wanted any more. It means nothing after
+    /// Cancel a connection, name lookup, publication or arrival. It has no effect after
     /// [`Carry`](Self::Carry).
     Cancel {
-        /// The number of it.
+        /// Its number.
         number: u32,
     },
-    /// Let the far host listen, and tell of each connection that arrives there.
+    /// Make the far host listen, and report each connection that arrives there.
     Publish {
-        /// The program's number for the publication, as for a connection.
+        /// Number that the program has chosen for the publication, like that of a connection.
         number: u32,
-        /// Where the sockets for arrivals come from.
+        /// Source of the sockets for arrivals.
         socket: SocketFrom,
-        /// Where to listen.
+        /// Address or path to listen on.
         listen: Listen,
     },
-    /// An arrival is not taken.
+    /// Decline an arrival.
     Decline {
         /// The arrival.
         number: u32,
-        /// Why.
+        /// Reason.
         failure: Failure,
     },
-    /// Look up a name, as the far host does.
+    /// Look up a name on the far host.
     LookUp {
-        /// The program's number for the request, as for a connection.
+        /// Number that the program has chosen for the request, like that of a connection.
         number: u32,
         /// The name.
         name: HostName,
     },
-    /// Tell what the daemon does.
+    /// Report the daemon's status.
     Status,
     /// End the daemon.
     Stop,
@@ -101,9 +102,9 @@ pub enum Request {
 /// A message of the daemon to a program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
-    /// The answer to [`Request::Hello`]: the program may ask.
+    /// The answer to [`Request::Hello`]: the program may send requests.
     Accepted,
-    /// The answer to [`Request::Hello`]: the program may not ask. The connection ends.
+    /// The answer to [`Request::Hello`]: the program may not send requests. The connection ends.
     Refused(Failure),
     /// The target is connected. With [`SocketFrom::Daemon`], one end of a TCP connection inside this host
     /// comes with this message, whose other end leads to the target; with [`SocketFrom::Rings`], shared
@@ -111,7 +112,7 @@ pub enum Reply {
     Connected {
         /// The connection.
         number: u32,
-        /// The address of the socket that the far host uses; none for a UNIX socket.
+        /// Address of the far host's socket; `None` for a UNIX socket.
         local: Option<SocketAddr>,
     },
     /// The addresses of a name, at least one. The number is free again.
@@ -125,7 +126,7 @@ pub enum Reply {
     Published {
         /// The publication.
         number: u32,
-        /// Where, with the port that the far system chose.
+        /// Address or path, with the port that the far system chose.
         listen: Listen,
     },
     /// A connection has arrived at a publication. With [`SocketFrom::Daemon`], one end of a TCP connection
@@ -135,40 +136,41 @@ pub enum Reply {
     Arrived {
         /// The publication.
         publication: u32,
-        /// The daemon's number for the arrival, with [`FROM_DAEMON`]. It is in use like one of a connection.
+        /// Number that the daemon has chosen for the arrival, with [`FROM_DAEMON`]. It is in use
+        /// like one of a connection.
         number: u32,
-        /// The address it came from; none for a UNIX socket.
+        /// Address of its origin; `None` for a UNIX socket.
         origin: Option<SocketAddr>,
     },
     /// The target is not connected, the name has no addresses, the publication has ended, or the arrival is
     /// gone. The number is free again.
     Failed {
-        /// The number of it.
+        /// Its number.
         number: u32,
-        /// Why.
+        /// Reason.
         failure: Failure,
     },
-    /// The data of a connection are delivered, or lost. The number is free again.
+    /// The data of a connection were delivered, or lost. The number is free again.
     Ended {
         /// The connection.
         number: u32,
-        /// Bytes from the program.
+        /// Number of bytes from the program.
         sent: u64,
-        /// Bytes to the program.
+        /// Number of bytes to the program.
         received: u64,
-        /// What was lost, if the connection did not end in order.
+        /// Reason for lost data, if the connection did not end in order.
         failure: Option<Failure>,
     },
     /// A part of the answer to [`Request::Status`], of at least one character. Others follow.
     StatusPart(String),
-    /// The answer to [`Request::Status`], or the end of it: all parts together are a JSON object of at most
-    /// [`STATUS_LEN_MAX`] bytes. [`Reply::status`] makes them.
+    /// The answer to [`Request::Status`], or its last part: all parts together are a JSON object of
+    /// at most [`STATUS_LEN_MAX`] bytes. [`Reply::status`] creates them.
     Status(String),
     /// The answer to [`Request::Stop`].
     Stopping,
 }
 
-/// Where the socket of a connection comes from.
+/// Source of the socket of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum SocketFrom {
@@ -185,13 +187,13 @@ pub enum SocketFrom {
 pub struct ProgramName(String);
 
 impl ProgramName {
-    /// A name, which is cleaned and cut.
+    /// Creates a name from `text`, which is sanitised and truncated.
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self(printable(text, NAME_LEN_MAX))
     }
 
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -228,7 +230,7 @@ mod ty {
 }
 
 impl Request {
-    /// The whole message.
+    /// Encodes the whole message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION, self.ty()];
@@ -258,10 +260,10 @@ impl Request {
         out
     }
 
-    /// Reads a message.
+    /// Decodes a message.
     ///
     /// # Errors
-    /// If it is none.
+    /// Fails if the bytes are not a valid message.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let (ty, mut reader) = begin(bytes, REQUEST_LEN_MAX)?;
         let request = match ty {
@@ -307,10 +309,10 @@ impl Request {
 }
 
 impl Reply {
-    /// The whole message.
+    /// Encodes the whole message.
     ///
     /// # Panics
-    /// If the text of a status is longer than a message.
+    /// Panics if the text of a status is longer than a message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION, self.ty()];
@@ -354,10 +356,10 @@ impl Reply {
         out
     }
 
-    /// Reads a message.
+    /// Decodes a message.
     ///
     /// # Errors
-    /// If it is none.
+    /// Fails if the bytes are not a valid message.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let (ty, mut reader) = begin(bytes, MESSAGE_LEN_MAX)?;
         let reply = match ty {
@@ -379,7 +381,7 @@ impl Reply {
                 failure: (!reader.is_empty()).then(|| Failure::decode(&mut reader)).transpose()?,
             },
             ty::STATUS_PART => match text(&mut reader)? {
-                // A sender of empty ones would never end.
+                // Otherwise a sender of empty parts would never end.
                 "" => return Err(Malformed("a part of a status is empty")),
                 part => Self::StatusPart(part.to_owned()),
             },
@@ -407,7 +409,7 @@ impl Reply {
     }
 }
 
-/// The type of a message, and its body.
+/// Returns the type of a message, and its body.
 fn begin(bytes: &[u8], len_max: usize) -> Result<(u8, Reader<'_>), Malformed> {
     if bytes.len() > len_max {
         return Err(Malformed("a message is too long"));
@@ -423,13 +425,13 @@ fn end<T>(reader: &Reader<'_>, message: T) -> Result<T, Malformed> {
     if reader.is_empty() { Ok(message) } else { Err(Malformed("bytes follow the last field")) }
 }
 
-/// A number that a program has chosen.
+/// Reads a number chosen by a program.
 fn programs_number(reader: &mut Reader<'_>) -> Result<u32, Malformed> {
     let number = reader.u32()?;
     if number & FROM_DAEMON == 0 { Ok(number) } else { Err(Malformed("a number is one that the daemon chooses")) }
 }
 
-/// A number that the daemon has chosen.
+/// Reads a number chosen by the daemon.
 fn daemons_number(reader: &mut Reader<'_>) -> Result<u32, Malformed> {
     let number = reader.u32()?;
     if number & FROM_DAEMON == 0 { Err(Malformed("a number is one that programs choose")) } else { Ok(number) }
@@ -448,7 +450,8 @@ fn text<'a>(reader: &mut Reader<'a>) -> Result<&'a str, Malformed> {
     std::str::from_utf8(reader.rest()).map_err(|_| Malformed("a text is not UTF-8"))
 }
 
-/// The rest of a message. It is cleaned again: it comes from another program.
+/// Reads a program's name, the rest of a message. It is sanitised again, because it comes from
+/// another program.
 fn program(reader: &mut Reader<'_>) -> Result<ProgramName, Malformed> {
     let name = text(reader)?;
     if name.len() > NAME_LEN_MAX {

@@ -1,5 +1,5 @@
 //! A table of UDP flows. A flow without packets for the idle time is removed; if the table is full,
-//! the one that has been idle longest makes way for a new one.
+//! the flow that has been idle longest is evicted for a new one.
 
 use std::collections::BTreeMap;
 
@@ -20,16 +20,16 @@ struct Flow<V> {
 }
 
 impl<K: Ord + Clone, V> Flows<K, V> {
-    /// An empty table of at most `count_max` flows.
+    /// Creates an empty table of at most `count_max` flows.
     ///
     /// # Panics
-    /// If `count_max` is 0.
+    /// Panics if `count_max` is 0.
     pub fn new(idle_time: Duration, count_max: usize) -> Self {
         assert!(count_max > 0, "a table without flows");
         Self { flows: BTreeMap::new(), idle_time, count_max }
     }
 
-    /// Adds a flow, in place of one with the same key. Returns the flow that had to make way.
+    /// Adds a flow, replacing one with the same key. Returns the evicted flow.
     #[must_use = "a flow that made way has to be ended"]
     pub fn insert(&mut self, now: Instant, key: K, value: V) -> Option<V> {
         let replaced = self.flows.insert(key.clone(), Flow { value, used_at: now });
@@ -41,7 +41,7 @@ impl<K: Ord + Clone, V> Flows<K, V> {
         oldest.and_then(|oldest| self.remove(&oldest))
     }
 
-    /// The flow with this key, which has a packet now.
+    /// Returns the flow with this key, and records a packet of it now.
     pub fn use_now(&mut self, now: Instant, key: &K) -> Option<&V> {
         let flow = self.flows.get_mut(key)?;
         flow.used_at = now;
@@ -61,12 +61,12 @@ impl<K: Ord + Clone, V> Flows<K, V> {
         idle.iter().filter_map(|key| self.remove(key)).collect()
     }
 
-    /// The number of flows.
+    /// Returns the number of flows.
     pub fn len(&self) -> usize {
         self.flows.len()
     }
 
-    /// Whether there is no flow.
+    /// Returns whether there is no flow.
     pub fn is_empty(&self) -> bool {
         self.flows.is_empty()
     }
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(flows.insert(at(3), 3, "three"), Some("two"));
         assert_eq!(flows.insert(at(4), 3, "again"), Some("three"));
         assert_eq!(flows.len(), 2);
-        // A new flow never makes way for itself, whatever the clock says.
+        // A new flow never evicts itself, whatever the clock says.
         assert_eq!(flows.insert(at(0), 4, "four"), Some("one"));
         assert_eq!(flows.use_now(at(5), &4), Some(&"four"));
     }

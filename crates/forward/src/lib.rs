@@ -27,5 +27,5 @@ pub mod spec;
 
 pub use malformed::Malformed;
 
-/// The application protocol of TLS (ALPN, RFC 7301). A later version has another name.
+/// The application protocol of TLS (ALPN, RFC 7301). A later version gets a different name.
 pub const ALPN: &[u8] = b"litz-forward/1";

@@ -2,7 +2,7 @@
 
 use wire::quic::UnexpectedEnd;
 
-/// The bytes are not what they should be; the text says why.
+/// Error for malformed bytes; the text is the reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed(pub &'static str);
 

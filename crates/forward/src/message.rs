@@ -16,26 +16,26 @@ use crate::address::{HostName, Protocol, Target, UNIX_CODE, UnixPath, decode_ip,
 use crate::malformed::Malformed;
 use crate::spec::{Bind, Listen};
 
-/// The version in the first byte of each message.
+/// Version, the first byte of each message.
 pub const VERSION: u8 = 1;
 
-/// Bytes before the body.
+/// Length of the header before the body.
 pub const HEADER_LEN: usize = 4;
 
-/// The longest body: a failure with the longest detail.
+/// Length limit of a body: a failure with the longest detail.
 pub const BODY_LEN_MAX: usize = 4 + 1 + DETAIL_LEN_MAX;
 
-/// The longest text about a failure, in bytes. Longer ones are cut.
+/// Length limit of the text about a failure, in bytes. Longer texts are truncated.
 pub const DETAIL_LEN_MAX: usize = 512;
 
-/// The most addresses of a name. A name with more is answered with the first ones.
+/// Limit on the addresses of a name. A name with more is answered with the first ones.
 pub const ADDRESSES_MAX: usize = 16;
 
-/// One message. Each comment names the side that sends it, and where.
+/// One message. Each comment names the side that sends it, and the stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message {
-    /// Client, first on the control stream. The run is random: a client that reconnects sends the same
-    /// one. The proof is that of a ticket's secret.
+    /// Client, first on the control stream. The run is random: a client that reconnects sends the
+    /// same value. The proof is that of a ticket's secret.
     Hello {
         /// The client's run.
         run: [u8; 16],
@@ -53,26 +53,26 @@ pub enum Message {
         /// See `docs/spec/ticket.md`.
         code: u8,
     },
-    /// Client, on the control stream, or first on a stream of its own: listen as long as that stream lasts,
-    /// and send what arrives with this number.
+    /// Client, on the control stream, or first on a stream of its own: listen as long as that
+    /// stream lasts, and send arriving connections with this number.
     Listen {
-        /// The client's number for the listener.
+        /// Number that the client has chosen for the listener.
         id: u32,
-        /// Where.
+        /// Address or path to listen on.
         listen: Listen,
     },
     /// Server, on the same stream: it listens.
     Listening {
         /// The listener.
         id: u32,
-        /// Where, with the port that the system chose.
+        /// Address or path, with the port that the system chose.
         listen: Listen,
     },
     /// Server, on the same stream: it does not listen.
     NotListening {
         /// The listener.
         id: u32,
-        /// Why.
+        /// Reason.
         failure: Failure,
     },
     /// Client, first on a stream: connect to this target.
@@ -84,28 +84,28 @@ pub enum Message {
     Arrived {
         /// The listener.
         id: u32,
-        /// The address it came from; none for a UNIX socket.
+        /// Address of its origin; `None` for a UNIX socket.
         origin: Option<SocketAddr>,
     },
-    /// Either end of a tunnel, first on a stream: connect from the one address to the other one
+    /// Either end of a tunnel, first on a stream: connect from one address to the other
     /// (`docs/spec/tunnel.md`).
     OpenFrom {
-        /// The address that the target sees.
+        /// Address that the target sees.
         source: SocketAddr,
         /// The target.
         target: SocketAddr,
-        /// What the SYN of the connection says beside that.
+        /// Further contents of the connection's SYN.
         class: SynClass,
     },
-    /// Either end of a tunnel, first on a stream: packets of the connection that another stream carries have
-    /// another code point now (`docs/spec/tunnel.md`).
+    /// Either end of a tunnel, first on a stream: packets of the connection that another stream
+    /// carries have a new code point (`docs/spec/tunnel.md`).
     Class {
-        /// The identifier of the stream that carries the connection.
+        /// Identifier of the stream that carries the connection.
         stream: u64,
-        /// The code point of what the program of this side sends: six bits.
+        /// Code point of packets from the program on this side: six bits.
         dscp: u8,
     },
-    /// Client, first on a stream: look up a name, as the server's host does.
+    /// Client, first on a stream: look up a name on the server's host.
     LookUp {
         /// The name.
         name: HostName,
@@ -115,7 +115,7 @@ pub enum Message {
     Addresses(Vec<IpAddr>),
     /// The other side, first on the same stream: it is connected.
     Connected {
-        /// The address of the socket that is used; none for a UNIX socket.
+        /// Address of the socket used; `None` for a UNIX socket.
         local: Option<SocketAddr>,
     },
     /// The other side, first on the same stream: it is not connected, or the name has no addresses. The
@@ -123,22 +123,22 @@ pub enum Message {
     Failed(Failure),
 }
 
-/// The differentiated services of a SYN (RFC 2474), and whether it asks for explicit congestion
+/// The differentiated services of a SYN (RFC 2474), and whether it offers explicit congestion
 /// notification (RFC 3168, section 6.1.1).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SynClass {
-    /// The code point: six bits.
+    /// Code point: six bits.
     pub dscp: u8,
-    /// Whether it asks.
+    /// Whether it offers ECN.
     pub asks_for_ecn: bool,
 }
 
-/// Why something failed.
+/// Reason for a failure.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
-    /// For programs.
+    /// Reason for programs.
     pub reason: Reason,
-    /// For people: without control characters, at most [`DETAIL_LEN_MAX`] bytes.
+    /// Text for people: without control characters, at most [`DETAIL_LEN_MAX`] bytes.
     detail: String,
 }
 
@@ -147,15 +147,15 @@ pub struct Failure {
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Reason {
-    /// Something else; the detail says what.
+    /// Another reason; the detail states it.
     Other = 1,
-    /// No rule of the server allows it.
+    /// No rule of the server permits it.
     NotAllowed = 2,
     /// The target refused the connection.
     Refused = 3,
-    /// The host cannot be reached.
+    /// The host is unreachable.
     HostUnreachable = 4,
-    /// The network cannot be reached.
+    /// The network is unreachable.
     NetworkUnreachable = 5,
     /// The target did not answer in time.
     TimedOut = 6,
@@ -163,7 +163,7 @@ pub enum Reason {
     NameNotFound = 7,
     /// A limit is reached.
     Busy = 8,
-    /// The listener is unknown, or its kind is.
+    /// The listener, or its kind, is unknown.
     Unknown = 9,
 }
 
@@ -171,7 +171,7 @@ pub enum Reason {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     ty: u8,
-    /// Length of the body that follows.
+    /// Length of the following body.
     pub body_len: usize,
 }
 
@@ -193,12 +193,12 @@ mod ty {
 }
 
 impl Failure {
-    /// A failure with a text for people, which is cleaned and cut.
+    /// Creates a failure with a text for people, which is sanitised and truncated.
     pub fn new(reason: Reason, detail: &str) -> Self {
         Self { reason, detail: printable(detail, DETAIL_LEN_MAX) }
     }
 
-    /// The text for people.
+    /// Returns the text for people.
     pub fn detail(&self) -> &str {
         &self.detail
     }
@@ -208,7 +208,8 @@ impl Failure {
         out.extend_from_slice(self.detail.as_bytes());
     }
 
-    /// The rest of the body. The detail is cleaned again: it comes from another program.
+    /// Decodes the rest of the body. The detail is sanitised again, because it comes from another
+    /// program.
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let reason = Reason::from_code(reader.u8()?)?;
         let detail = reader.rest();
@@ -243,7 +244,7 @@ impl Reason {
         Self::ALL.into_iter().find(|reason| *reason as u8 == code).ok_or(Malformed("a reason is unknown"))
     }
 
-    /// A stable identifier for programs.
+    /// Returns a stable identifier for programs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Other => "other",
@@ -260,10 +261,10 @@ impl Reason {
 }
 
 impl Header {
-    /// Reads the first bytes of a message.
+    /// Parses the first bytes of a message.
     ///
     /// # Errors
-    /// If they are of another version, or announce a body that is too long.
+    /// Fails if the version differs, or the announced body is too long.
     pub fn parse(bytes: [u8; HEADER_LEN]) -> Result<Self, Malformed> {
         let [version, ty, high, low] = bytes;
         if version != VERSION {
@@ -278,7 +279,7 @@ impl Header {
 }
 
 impl Message {
-    /// Appends the whole message to `out`.
+    /// Appends the encoded message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&[VERSION, self.ty(), 0, 0]);
@@ -288,10 +289,10 @@ impl Message {
         out[start + 2..start + 4].copy_from_slice(&(len as u16).to_be_bytes());
     }
 
-    /// The message with this header and body.
+    /// Decodes the message with this header and body.
     ///
     /// # Errors
-    /// If they are not a message.
+    /// Fails if they are not a valid message.
     pub fn decode(header: Header, body: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(body);
         let message = Self::decode_body(header.ty, &mut reader)?;
@@ -405,7 +406,7 @@ fn proof(reader: &mut Reader<'_>) -> Result<Option<[u8; 32]>, Malformed> {
     }
 }
 
-/// Kind 0 says that there is none.
+/// Kind for an absent address.
 const KIND_NONE: u8 = 0;
 
 pub(crate) fn put_socket_address(address: Option<SocketAddr>, out: &mut Vec<u8>) {
@@ -425,16 +426,16 @@ pub(crate) fn socket_address(reader: &mut Reader<'_>) -> Result<Option<SocketAdd
     }
 }
 
-/// The addresses of a name.
+/// Appends the addresses of a name.
 ///
 /// # Panics
-/// If there is none, or there are more than [`ADDRESSES_MAX`].
+/// Panics if there is none, or there are more than [`ADDRESSES_MAX`].
 pub(crate) fn put_addresses(addresses: &[IpAddr], out: &mut Vec<u8>) {
     assert!((1..=ADDRESSES_MAX).contains(&addresses.len()), "{} addresses", addresses.len());
     addresses.iter().for_each(|ip| encode_ip(ip.to_canonical(), out));
 }
 
-/// The rest of a body.
+/// Decodes addresses, the rest of a body.
 pub(crate) fn addresses(reader: &mut Reader<'_>) -> Result<Vec<IpAddr>, Malformed> {
     let mut found = Vec::new();
     while !reader.is_empty() {

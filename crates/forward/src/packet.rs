@@ -1,19 +1,20 @@
-//! Forwarded UDP packets: the flow, then the payload. A flow is named by the identifier of its stream.
+//! Forwarded UDP packets: the flow, then the payload. The identifier of a flow's stream names the
+//! flow.
 
 use wire::quic::{Reader, VARINT_MAX, put_varint, varint_len};
 
-/// The longest payload of a UDP packet over IPv4 and IPv6 without jumbograms (RFC 768).
+/// Payload length limit of a UDP packet over IPv4 and IPv6 without jumbograms (RFC 768).
 pub const PAYLOAD_LEN_MAX: usize = 65_527;
 
-/// Bytes before the payload of a packet of this flow.
+/// Returns the number of bytes before the payload of a packet of this flow.
 pub const fn header_len(flow: u64) -> usize {
     varint_len(flow)
 }
 
-/// The packet of `flow` with this payload.
+/// Returns the packet of `flow` with this payload.
 ///
 /// # Panics
-/// If the flow is not the identifier of a stream.
+/// Panics if the flow is not the identifier of a stream.
 pub fn encode(flow: u64, payload: &[u8]) -> Vec<u8> {
     assert!(flow <= VARINT_MAX, "flow {flow}");
     let mut packet = Vec::with_capacity(header_len(flow) + payload.len());
@@ -22,7 +23,7 @@ pub fn encode(flow: u64, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// The flow of a packet, and where its payload begins; `None` if it is none.
+/// Returns the flow of a packet, and the offset of its payload; `None` if the packet is invalid.
 pub fn decode(packet: &[u8]) -> Option<(u64, usize)> {
     let mut reader = Reader::new(packet);
     let flow = reader.varint().ok()?;

@@ -1,4 +1,4 @@
-//! Which targets and which listeners a server allows. What no rule names is refused.
+//! The targets and listeners that a server permits. Everything not named by a rule is refused.
 //!
 //! ```text
 //!   --target          [tcp:|udp:]HOST:PORTS   or   /SOCKET
@@ -16,14 +16,14 @@ use std::str::FromStr;
 use crate::address::{Address, Host, HostName, Protocol, Target, UnixPath};
 use crate::spec::{Bind, Listen, fields};
 
-/// A rule: the targets that a client may connect to.
+/// A rule for targets that a client may connect to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TargetRule {
     kind: RuleKind<Hosts>,
     text: String,
 }
 
-/// A rule: where a client may have the server listen.
+/// A rule for addresses and paths where a client may have the server listen.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ListenRule {
     kind: RuleKind<Bind>,
@@ -32,7 +32,7 @@ pub struct ListenRule {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum RuleKind<T> {
-    /// Both protocols, if none is named.
+    /// Ports; of both protocols, if none is named.
     Ports {
         protocol: Option<Protocol>,
         hosts: T,
@@ -50,35 +50,35 @@ enum Hosts {
     Under(HostName),
 }
 
-/// None for all, also for any free one of a listener.
+/// Port ranges; `None` for all, including any free port of a listener.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Ports(Option<Vec<RangeInclusive<u16>>>);
 
-/// The rules of a server.
+/// Rules of a server.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Policy {
     targets: Vec<TargetRule>,
     listeners: Vec<ListenRule>,
 }
 
-/// The decision about a target.
+/// Decision about a target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It is allowed, whatever addresses its name has.
+    /// Permitted, whatever addresses its name has.
     Allowed,
-    /// Those addresses of its name are allowed for which [`Policy::allows_address`] says so.
+    /// Addresses of its name are permitted individually, by [`Policy::allows_address`].
     ByAddress,
-    /// It is not.
+    /// Not permitted.
     Refused,
 }
 
 impl Policy {
-    /// These rules.
+    /// Creates a policy of these rules.
     pub fn new(targets: Vec<TargetRule>, listeners: Vec<ListenRule>) -> Self {
         Self { targets, listeners }
     }
 
-    /// Whether a client may connect to `target`.
+    /// Returns whether a client may connect to `target`.
     pub fn verdict(&self, target: &Target) -> Verdict {
         let (protocol, address) = match target {
             Target::Unix(path) => {
@@ -95,8 +95,8 @@ impl Policy {
         }
     }
 
-    /// Whether a client may connect to this address. A rule for `localhost` allows the loopback
-    /// addresses that this name stands for (RFC 6761, section 6.3).
+    /// Returns whether a client may connect to this address. A rule for `localhost` permits the
+    /// loopback addresses that this name stands for (RFC 6761, section 6.3).
     pub fn allows_address(&self, protocol: Protocol, address: SocketAddr) -> bool {
         let ip = address.ip().to_canonical();
         self.hosts(protocol, address.port()).any(|hosts| match hosts {
@@ -109,13 +109,13 @@ impl Policy {
         })
     }
 
-    /// Whether a client may look up `name`: a rule for any port allows the name, or may allow addresses of
-    /// it, those for which [`may_reach`](Self::may_reach) says so.
+    /// Returns whether a client may look up `name`: a rule for any port permits the name, or may
+    /// permit some of its addresses, those for which [`may_reach`](Self::may_reach) is true.
     pub fn lookup_verdict(&self, name: &HostName) -> Verdict {
         verdict_of(name, self.all_hosts())
     }
 
-    /// Whether a rule allows any port of this address.
+    /// Returns whether a rule permits any port of this address.
     pub fn may_reach(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
         self.all_hosts().any(|hosts| match hosts {
@@ -125,7 +125,7 @@ impl Policy {
         })
     }
 
-    /// Whether a client may have the server listen here.
+    /// Returns whether a client may have the server listen here.
     pub fn allows_listening(&self, listen: &Listen) -> bool {
         self.listeners.iter().any(|rule| match (&rule.kind, listen) {
             (RuleKind::Unix(known), Listen::Unix(path)) => known == path,
@@ -142,12 +142,12 @@ impl Policy {
         })
     }
 
-    /// The texts of the rules for targets.
+    /// Returns the texts of the rules for targets.
     pub fn targets(&self) -> impl Iterator<Item = &str> {
         self.targets.iter().map(|rule| rule.text.as_str())
     }
 
-    /// The paths at which clients may have the server listen.
+    /// Returns the paths where clients may have the server listen.
     pub fn unix_listeners(&self) -> impl Iterator<Item = &UnixPath> {
         self.listeners.iter().filter_map(|rule| match &rule.kind {
             RuleKind::Unix(path) => Some(path),
@@ -172,7 +172,7 @@ impl Policy {
     }
 }
 
-/// The decision about a name by the rules with these hosts.
+/// Returns the verdict on a name by rules with these hosts.
 fn verdict_of<'a>(name: &HostName, rules: impl Iterator<Item = &'a Hosts>) -> Verdict {
     let mut verdict = Verdict::Refused;
     for hosts in rules {
@@ -191,7 +191,7 @@ fn is_under(name: &HostName, suffix: &HostName) -> bool {
     name.as_str().strip_suffix(suffix.as_str()).is_some_and(|rest| rest.ends_with('.'))
 }
 
-/// Whether the first `len` bits are equal.
+/// Returns whether the first `len` bits are equal.
 fn is_in(ip: IpAddr, network: IpAddr, len: u8) -> bool {
     let differing = match (ip, network) {
         (IpAddr::V4(ip), IpAddr::V4(network)) => (ip.to_bits() ^ network.to_bits()).leading_zeros(),
@@ -252,7 +252,7 @@ impl FromStr for Hosts {
     }
 }
 
-/// The protocol that a rule names, and the rest.
+/// Returns the protocol that a rule names, and the rest of the text.
 fn protocol(text: &str) -> (Option<Protocol>, &str) {
     for (prefix, protocol) in [("tcp:", Protocol::Tcp), ("udp:", Protocol::Udp)] {
         if let Some(rest) = text.strip_prefix(prefix) {

@@ -1,7 +1,8 @@
-//! SOCKS5 (RFC 1928), as far as a server without authentication needs it: CONNECT and UDP ASSOCIATE.
+//! The part of SOCKS5 (RFC 1928) needed by a server without authentication: CONNECT and UDP
+//! ASSOCIATE.
 //!
-//! Parsing takes the bytes that have arrived so far, and says how many of them belong to the message,
-//! or that more are needed.
+//! Parsing takes the bytes received so far, and returns how many of them belong to the message, or
+//! that more are needed.
 
 use std::net::SocketAddr;
 
@@ -11,11 +12,11 @@ use crate::address::{Address, Host};
 use crate::malformed::Malformed;
 use crate::message::Reason;
 
-/// No message of a client is longer: 255 methods after two bytes, and a name of 255 bytes after five
-/// with a port.
+/// Length limit of a client's message: 255 methods after two bytes, or a name of 255 bytes after
+/// five with a port.
 pub const MESSAGE_LEN_MAX: usize = 2 + 256 + 6;
 
-/// Bytes before the payload of a packet of UDP at most: a name of 255 bytes.
+/// Length limit of the header of a UDP packet: a name of 255 bytes.
 pub const UDP_HEADER_LEN_MAX: usize = 4 + 1 + 255 + 2;
 
 const VERSION: u8 = 5;
@@ -26,23 +27,24 @@ const KIND_IPV4: u8 = 1;
 const KIND_NAME: u8 = 3;
 const KIND_IPV6: u8 = 4;
 
-/// The answer to a client whose methods all need authentication, which this server does not have.
+/// The answer to a client whose methods all require authentication, which this server does not
+/// support.
 pub const NO_METHOD: [u8; 2] = [VERSION, 0xff];
 
-/// The answer to a client that may go on without authentication.
+/// The answer to a client that may continue without authentication.
 pub const METHOD_CHOSEN: [u8; 2] = [VERSION, METHOD_NONE];
 
-/// A message of which all bytes have arrived, and their number; or `None` if more are needed.
+/// A complete message and its length; `None` if more bytes are needed.
 pub type Parsed<T> = Result<Option<(T, usize)>, Malformed>;
 
-/// What a client wants.
+/// Request of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
     /// A connection to this address.
     Connect(Address),
     /// A relay for UDP packets.
     Associate,
-    /// Something that this server does not have.
+    /// A command that this server does not support.
     Unsupported,
 }
 
@@ -50,23 +52,23 @@ pub enum Request {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Reply {
-    /// It is done.
+    /// Success.
     Succeeded = 0,
-    /// Something failed.
+    /// General failure.
     Failed = 1,
-    /// No rule allows it.
+    /// No rule permits it.
     NotAllowed = 2,
-    /// The network cannot be reached.
+    /// The network is unreachable.
     NetworkUnreachable = 3,
-    /// The host cannot be reached.
+    /// The host is unreachable.
     HostUnreachable = 4,
     /// The target refused the connection.
     Refused = 5,
     /// The target did not answer in time.
     TimedOut = 6,
-    /// This server does not have the command.
+    /// This server does not support the command.
     UnsupportedCommand = 7,
-    /// This server does not know the kind of address.
+    /// This server does not support the kind of address.
     UnsupportedAddress = 8,
 }
 
@@ -83,24 +85,24 @@ impl From<Reason> for Reply {
     }
 }
 
-/// What a client has sent before it sent something that cannot be answered as it wants.
+/// Progress of a client before it sent a message that cannot be served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
-    /// Nothing.
+    /// No message yet.
     Greeting,
-    /// Its greeting, which was answered.
+    /// A greeting, which was answered.
     Request,
 }
 
-/// The answer of SOCKS4 that a request is rejected. Version 5 alone is served.
+/// SOCKS4 answer that rejects a request. Only version 5 is supported.
 const REJECTED_V4: [u8; 8] = [0, 91, 0, 0, 0, 0, 0, 0];
 
-/// The answer to a program that takes this for a proxy of HTTP.
+/// The answer to a program that takes this for an HTTP proxy.
 const NOT_HTTP: &[u8] = b"HTTP/1.1 501 Not Implemented\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n\
     This is a SOCKS5 proxy, not an HTTP proxy: set it as a SOCKS host, for instance socks5h://HOST:PORT.\n";
 
-/// The last bytes for a client that has sent `bytes`, which are no message, too few, or no greeting that can be
-/// served: the error of the protocol that it speaks.
+/// Returns the last bytes for a client that has sent `bytes`, which are malformed, too few, or a
+/// greeting that cannot be served: an error in the protocol that it uses.
 #[must_use]
 pub fn refusal(stage: Stage, bytes: &[u8]) -> Vec<u8> {
     match (stage, bytes) {
@@ -117,10 +119,10 @@ pub fn refusal(stage: Stage, bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The first message of a client: whether it goes on without authentication.
+/// Parses the first message of a client; returns whether it can continue without authentication.
 ///
 /// # Errors
-/// If it is not a message of SOCKS5.
+/// Fails if it is not a message of SOCKS5.
 pub fn parse_greeting(bytes: &[u8]) -> Parsed<bool> {
     parse(bytes, |reader| {
         check_version(reader.u8()?)?;
@@ -129,17 +131,17 @@ pub fn parse_greeting(bytes: &[u8]) -> Parsed<bool> {
     })
 }
 
-/// The second message of a client.
+/// Parses the second message of a client.
 ///
 /// # Errors
-/// If it is not a message of SOCKS5.
+/// Fails if it is not a message of SOCKS5.
 pub fn parse_request(bytes: &[u8]) -> Parsed<Request> {
     parse(bytes, |reader| {
         check_version(reader.u8()?)?;
         let command = reader.u8()?;
         check_reserved(reader.u8()?)?;
         let (host, port) = address(reader)?;
-        // The address of UDP ASSOCIATE is where the client will send from, if it knows; it may be 0.
+        // The address of UDP ASSOCIATE is the client's source address, if it knows it; it may be 0.
         Ok(match command {
             COMMAND_CONNECT if port == 0 => return Err(Malformed("a target has port 0").into()),
             COMMAND_CONNECT => Request::Connect(Address { host, port }),
@@ -149,16 +151,16 @@ pub fn parse_request(bytes: &[u8]) -> Parsed<Request> {
     })
 }
 
-/// Appends the answer to a request; `bound` is the address of the server's socket for it.
+/// Appends the reply to a request; `bound` is the address of the server's socket for it.
 pub fn put_reply(reply: Reply, bound: SocketAddr, out: &mut Vec<u8>) {
     out.extend_from_slice(&[VERSION, reply as u8, 0]);
     put_address(bound, out);
 }
 
-/// The target of a UDP packet, and where its payload begins (section 7).
+/// Returns the target of a UDP packet, and the offset of its payload (section 7).
 ///
 /// # Errors
-/// If it is not one. Fragments are not supported, which the RFC allows.
+/// Fails if it is not a valid packet. Fragments are not supported, which the RFC allows.
 pub fn parse_udp(packet: &[u8]) -> Result<(Address, usize), Malformed> {
     let mut reader = Reader::new(packet);
     let header = |reader: &mut Reader<'_>| -> Result<Address, Fault> {
@@ -208,7 +210,7 @@ fn put_host(host: &Host, port: u16, out: &mut Vec<u8>) {
     out.extend_from_slice(&port.to_be_bytes());
 }
 
-/// Why a message cannot be read.
+/// Reason why a message cannot be read.
 enum Fault {
     CutOff,
     Malformed(Malformed),

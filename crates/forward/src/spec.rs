@@ -1,4 +1,4 @@
-//! Forwards as the command line has them: those of ssh, and UDP.
+//! Forwards in the syntax of the command line: that of ssh, with UDP added.
 //!
 //! ```text
 //!   -L, -R   [udp:][BIND:]PORT:HOST:HOSTPORT    [BIND:]PORT:/SOCKET    /SOCKET:HOST:HOSTPORT
@@ -6,8 +6,8 @@
 //!   -D       [BIND:]PORT
 //! ```
 //!
-//! An IPv6 address is in brackets. BIND is an address, or `localhost` (the default), or `*` or
-//! nothing for all addresses.
+//! An IPv6 address is in brackets. BIND is an address, or `localhost` (the default), or `*` or an
+//! empty text for all addresses.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -16,25 +16,25 @@ use std::str::FromStr;
 
 use crate::address::{Address, Host, Protocol, Target, UnixPath};
 
-/// The addresses to listen on.
+/// Addresses to listen on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bind {
     /// 127.0.0.1 and ::1.
     Loopback,
     /// All addresses of the host.
     Any,
-    /// This one.
+    /// A single address.
     Ip(IpAddr),
 }
 
-/// Where to listen.
+/// Place to listen on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Listen {
     /// A port, 0 for any free one.
     Port {
-        /// Of this protocol.
+        /// Protocol.
         protocol: Protocol,
-        /// On these addresses.
+        /// Addresses.
         bind: Bind,
         /// The port.
         port: u16,
@@ -46,24 +46,24 @@ pub enum Listen {
 /// A listener and its target: the value of `-L` and `-R`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Forward {
-    /// Where connections are accepted.
+    /// Place where connections are accepted.
     pub listen: Listen,
-    /// Where they go.
+    /// Destination of the connections.
     pub target: Target,
 }
 
 /// A SOCKS listener: the value of `-D`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Dynamic {
-    /// On these addresses.
+    /// Addresses to listen on.
     pub bind: Bind,
     /// The port.
     pub port: u16,
 }
 
 impl Bind {
-    /// The socket addresses to listen on. Those after the first are left out where the host does not
-    /// have their address family.
+    /// Returns the socket addresses to listen on. Addresses after the first are left out where the
+    /// host does not have their family.
     pub fn addresses(self, port: u16) -> Vec<SocketAddr> {
         let both =
             |v4: Ipv4Addr, v6: Ipv6Addr| vec![SocketAddr::new(v4.into(), port), SocketAddr::new(v6.into(), port)];
@@ -74,7 +74,7 @@ impl Bind {
         }
     }
 
-    /// Whether only programs of the same host can connect.
+    /// Returns whether only programs of the same host can connect.
     pub fn is_loopback(self) -> bool {
         match self {
             Self::Loopback => true,
@@ -147,7 +147,7 @@ impl FromStr for Dynamic {
 impl FromStr for Target {
     type Err = String;
 
-    /// `[udp:]HOST:PORT` or the path of a socket.
+    /// Parses `[udp:]HOST:PORT` or the path of a socket.
     fn from_str(text: &str) -> Result<Self, String> {
         let (protocol, rest) = protocol(text);
         let fields = fields(rest)?;
@@ -159,7 +159,7 @@ impl FromStr for Target {
     }
 }
 
-/// The protocol that a text begins with, TCP by default, and the rest.
+/// Returns the protocol at the start of a text, TCP by default, and the rest.
 pub(crate) fn protocol(text: &str) -> (Protocol, &str) {
     match text.strip_prefix("udp:") {
         Some(rest) => (Protocol::Udp, rest),
@@ -167,7 +167,7 @@ pub(crate) fn protocol(text: &str) -> (Protocol, &str) {
     }
 }
 
-/// The parts between colons. Colons in brackets separate nothing.
+/// Returns the parts between colons. Colons in brackets do not separate.
 pub(crate) fn fields(text: &str) -> Result<Vec<&str>, String> {
     let (mut found, mut begin, mut is_inside) = (Vec::new(), 0, false);
     for (at, letter) in text.char_indices() {

@@ -1,18 +1,19 @@
-//! A status in several messages. It names each path of each server, so that one message may be too short for it.
+//! A status in several messages. It lists each path of each server, so that it may not fit into one
+//! message.
 
 use super::{MESSAGE_LEN_MAX, Reply};
 use crate::malformed::Malformed;
 
-/// The longest status, in bytes, over all its messages. That of 16 servers with 32 paths each, and of all programs
-/// with all their publications, has about 640 KB.
+/// Length limit of a status over all its messages, in bytes. The status of 16 servers with 32 paths
+/// each, and of all programs with all their publications, has about 640 KB.
 pub const STATUS_LEN_MAX: usize = 1 << 20;
 
-/// The longest text in a message: what its version and type leave.
+/// Length limit of the text in a message, after its version and type.
 pub(super) const PART_LEN_MAX: usize = MESSAGE_LEN_MAX - 2;
 
 impl Reply {
-    /// The messages that answer [`Request::Status`](super::Request::Status) with this text. `None` if it is longer
-    /// than [`STATUS_LEN_MAX`].
+    /// Returns the messages that answer [`Request::Status`](super::Request::Status) with this text.
+    /// Returns `None` if it is longer than [`STATUS_LEN_MAX`].
     #[must_use]
     pub fn status(text: &str) -> Option<Vec<Self>> {
         if text.len() > STATUS_LEN_MAX {
@@ -20,7 +21,7 @@ impl Reply {
         }
         let (mut replies, mut rest) = (Vec::new(), text);
         while rest.len() > PART_LEN_MAX {
-            // A character stays whole, so that each text is UTF-8.
+            // Characters are not split, so that each text is UTF-8.
             let len = (0..=PART_LEN_MAX).rev().find(|len| rest.is_char_boundary(*len)).unwrap_or(0);
             let (part, others) = rest.split_at(len);
             replies.push(Self::StatusPart(part.to_owned()));
@@ -31,7 +32,7 @@ impl Reply {
     }
 }
 
-/// The beginning of a status, as far as its messages have come.
+/// The part of a status received so far.
 #[derive(Debug, Default)]
 pub struct StatusParts {
     text: String,
@@ -41,7 +42,7 @@ impl StatusParts {
     /// Adds the text of a [`Reply::StatusPart`].
     ///
     /// # Errors
-    /// If the status is longer than [`STATUS_LEN_MAX`].
+    /// Fails if the status is longer than [`STATUS_LEN_MAX`].
     pub fn add(&mut self, part: &str) -> Result<(), Malformed> {
         if self.text.len() + part.len() > STATUS_LEN_MAX {
             return Err(Malformed("a status is too long"));
@@ -50,10 +51,10 @@ impl StatusParts {
         Ok(())
     }
 
-    /// The whole text, with that of the [`Reply::Status`] that ends it.
+    /// Returns the whole text, including the final [`Reply::Status`].
     ///
     /// # Errors
-    /// As [`add`](Self::add).
+    /// Same errors as [`add`](Self::add).
     pub fn finish(mut self, end: &str) -> Result<String, Malformed> {
         self.add(end)?;
         Ok(self.text)
@@ -64,7 +65,7 @@ impl StatusParts {
 mod tests {
     use super::*;
 
-    /// Sends a status and reads it again. Returns the number of messages.
+    /// Encodes a status and decodes it again. Returns the number of messages.
     fn exchange(text: &str) -> usize {
         let mut messages = Reply::status(text).expect("it is short enough").into_iter().map(|reply| reply.encode());
         let (mut parts, count) = (StatusParts::default(), messages.len());
@@ -93,7 +94,7 @@ mod tests {
         ] {
             assert_eq!(exchange(&"x".repeat(len)), messages, "{len}");
         }
-        // A letter of two bytes stays whole.
+        // A letter of two bytes is not split.
         assert_eq!(exchange(&format!("x{}", "ü".repeat(PART_LEN_MAX / 2))), 2);
     }
 

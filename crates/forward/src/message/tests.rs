@@ -24,7 +24,7 @@ fn name(text: &str) -> Host {
     Host::Name(HostName::new(text).expect(text))
 }
 
-/// One of each kind, and of each form of its fields.
+/// Returns a message of each kind, and of each form of its fields.
 fn messages() -> Vec<Message> {
     let path = || UnixPath::new("/run/app".as_ref()).expect("a path");
     let port = |protocol, bind, port| Listen::Port { protocol, bind, port };
@@ -177,7 +177,7 @@ fn a_detail_from_the_network_is_safe_to_print() {
     assert_eq!(failure.to_string(), "\u{fffd}[2Jred");
     let long = Failure::new(Reason::Other, &"é".repeat(400));
     assert_eq!(long.detail().len(), DETAIL_LEN_MAX);
-    // Cleaning makes it longer than it may be.
+    // Sanitising lengthens it beyond its limit.
     let mut out = Vec::new();
     Message::Failed(Failure::new(Reason::Other, &"\x01".repeat(DETAIL_LEN_MAX))).encode(&mut out);
     assert!(out.len() <= HEADER_LEN + BODY_LEN_MAX);
@@ -192,7 +192,7 @@ proptest! {
         let header = Header { ty, body_len: body.len() };
         if let Ok(message) = Message::decode(header, &body) {
             let has_text = matches!(message, Message::Failed(_) | Message::NotListening { .. });
-            // A detail may have been cleaned.
+            // A detail may have been sanitised.
             prop_assert!(has_text || encoded(&message)[HEADER_LEN..] == body);
         }
     }
