@@ -1,17 +1,17 @@
-//! RFC 4648 base32 (section 6) in lower case and without padding: letters that need no quoting in a
+//! RFC 4648 base32 (section 6) in lower case and without padding: its letters need no quoting in a
 //! shell and can be read aloud.
 
 use std::fmt;
 
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
-/// Why a text is not base32. The text is at fault: it was written or copied incorrectly.
+/// Reason why a text is not base32. The text itself is wrong: it was written or copied incorrectly.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Base32Error {
     /// `character` at `index` (in characters) is not in the alphabet.
     Character {
-        /// Its place in the text.
+        /// Position in the text.
         index: usize,
         /// The character.
         character: char,
@@ -38,7 +38,7 @@ impl fmt::Display for Base32Error {
 
 impl std::error::Error for Base32Error {}
 
-/// The text of `bytes`: eight characters for five bytes, rounded up.
+/// Encodes `bytes`: eight characters for five bytes, rounded up.
 pub fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(5) * 8);
     let (mut buffer, mut bits) = (0_u32, 0_u32);
@@ -56,10 +56,10 @@ pub fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes of `text`, in either case. Each byte string has exactly one text (up to case).
+/// Decodes `text`, in either case. Each byte string has exactly one text (up to case).
 ///
 /// # Errors
-/// [`Base32Error`] if the text is not one that [`encode`] returns.
+/// Returns a [`Base32Error`] if the text is not a possible result of [`encode`].
 pub fn decode(text: &str) -> Result<Vec<u8>, Base32Error> {
     let mut bytes = Vec::with_capacity(text.len() * 5 / 8);
     let (mut buffer, mut bits) = (0_u32, 0_u32);

@@ -1,12 +1,12 @@
-//! How keys and tickets are written: as text, and to files that only their owner may read.
+//! The storage of keys and tickets: as text, and in files that only their owner may read.
 //!
 //! | module | content |
 //! |---|---|
 //! | [`base32`] | bytes as lower-case letters and digits |
 //! | [`private_file`] | files that only their owner may read, replaced atomically |
 //!
-//! The crate is for the library's keys and the file protocol's tickets, which are kept in the same
-//! way. It is no part of the interface of `litz`.
+//! The crate is for the library's keys and the file protocol's tickets, which are stored in the
+//! same way. It is not part of the interface of `litz`.
 #![forbid(unsafe_code)]
 
 pub mod base32;

@@ -12,46 +12,46 @@ use zeroize::Zeroizing;
 
 use crate::base32;
 
-/// The mode bits that give access to others than the owner.
+/// Mode bits that give access to others than the owner.
 const OTHERS: u32 = 0o077;
 
-/// The mode bits that let others than the owner write.
+/// Mode bits that let others than the owner write.
 const WRITE_BY_OTHERS: u32 = 0o022;
 
-/// For files that may turn out to be pipes, which a call to open would wait at.
+/// Flag for files that may turn out to be pipes, whose open call would block.
 pub const NON_BLOCKING: i32 = OFlags::NONBLOCK.bits() as i32;
 
 /// Replaces `path` by a file holding `bytes`, readable by the owner only, synced to the disk with
 /// its directory.
 ///
 /// # Errors
-/// If the file cannot be written or replaced: then the old file stays. Or if the directory cannot be
-/// synced: then the new file is in place.
+/// Fails if the file cannot be written or replaced, and then leaves the old file. Also fails if the
+/// directory cannot be synced; then the new file is in place.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = write_temporary(path, bytes)?;
     fs::rename(&temporary, path).inspect_err(|_| discard(&temporary))?;
     sync_directory(path)
 }
 
-/// As [`replace`], but fails with [`io::ErrorKind::AlreadyExists`] if `path` exists.
+/// Does the same as [`replace`], but fails with [`io::ErrorKind::AlreadyExists`] if `path` exists.
 ///
 /// # Errors
-/// As [`replace`], and if there is such a file.
+/// Same errors as [`replace`]; also fails if the file exists.
 pub fn create_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = write_temporary(path, bytes)?;
-    // A link, unlike a rename, never replaces: two processes that make the same file at once cannot
-    // both win.
+    // A link, unlike a rename, never replaces: two processes that create the same file at once
+    // cannot both succeed.
     let linked = fs::hard_link(&temporary, path);
     discard(&temporary);
     linked?;
     sync_directory(path)
 }
 
-/// The content of `path`, at most `max_len` bytes of it, and whether others than the owner may read
-/// it.
+/// Returns the content of `path`, at most `max_len` bytes, and whether others than the owner may
+/// read it.
 ///
 /// # Errors
-/// If it cannot be read. [`io::ErrorKind::InvalidData`] if it is longer.
+/// Fails if it cannot be read. Returns [`io::ErrorKind::InvalidData`] if it is longer.
 pub fn read_bounded(path: &Path, max_len: u64) -> io::Result<(Vec<u8>, bool)> {
     let file = File::open(path)?;
     let open_to_others = file.metadata()?.mode() & OTHERS != 0;
@@ -63,11 +63,12 @@ pub fn read_bounded(path: &Path, max_len: u64) -> io::Result<(Vec<u8>, bool)> {
     Ok((bytes, open_to_others))
 }
 
-/// As [`read_bounded`], for a file that this program wrote: it is an error if it is a pipe, a device or
-/// a directory. Opening a pipe would block. The bytes are erased when they are dropped.
+/// Does the same as [`read_bounded`] for a file that this program wrote: a pipe, a device or a
+/// directory is an error. Opening a pipe would block. The bytes are erased on drop.
 ///
 /// # Errors
-/// As [`read_bounded`], and [`io::ErrorKind::InvalidInput`] if it is not a regular file.
+/// Same errors as [`read_bounded`], and [`io::ErrorKind::InvalidInput`] if it is not a regular
+/// file.
 pub fn read_own(path: &Path, max_len: u64) -> io::Result<(Zeroizing<Vec<u8>>, bool)> {
     let file = OpenOptions::new().read(true).custom_flags(NON_BLOCKING).open(path)?;
     let metadata = file.metadata()?;
@@ -77,24 +78,24 @@ pub fn read_own(path: &Path, max_len: u64) -> io::Result<(Zeroizing<Vec<u8>>, bo
     if metadata.len() > max_len {
         return Err(io::Error::new(io::ErrorKind::InvalidData, format!("the file is longer than {max_len} bytes")));
     }
-    // With enough capacity from the start, no copy is left behind in freed memory.
+    // Enough capacity from the start leaves no copy behind in freed memory.
     let mut bytes = Zeroizing::new(Vec::with_capacity(metadata.len() as usize + 64));
     file.take(metadata.len()).read_to_end(&mut bytes)?;
     Ok((bytes, metadata.mode() & OTHERS != 0))
 }
 
-/// Whether others than the owner may create, replace or remove files in `directory`.
+/// Returns whether others than the owner may create, replace or remove files in `directory`.
 ///
 /// # Errors
-/// If that cannot be found out.
+/// Fails if that cannot be determined.
 pub fn is_writable_by_others(directory: &Path) -> io::Result<bool> {
     Ok(fs::metadata(directory)?.mode() & WRITE_BY_OTHERS != 0)
 }
 
-/// Creates `directory` and what is missing above it, for the owner only.
+/// Creates `directory` and its missing parents, for the owner only.
 ///
 /// # Errors
-/// If it cannot be created. An existing directory is no error.
+/// Fails if it cannot be created. An existing directory is no error.
 pub fn create_directory(directory: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
 }
@@ -104,8 +105,8 @@ fn write_temporary(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
     name.push(
         path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path has no file name"))?,
     );
-    // Random, so that the name collides neither with another writer's file nor with one left by a
-    // killed process.
+    // The suffix is random, so that the name collides neither with another writer's file nor with
+    // one left by a killed process.
     let mut suffix = [0; 5];
     #[expect(clippy::disallowed_methods, reason = "two processes must not choose one temporary name")]
     aws_lc_rs::rand::fill(&mut suffix).map_err(|_| io::Error::other("the system provided no randomness"))?;
