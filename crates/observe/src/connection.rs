@@ -1,4 +1,4 @@
-//! The beginning, the handshake, the keys and the end of a connection.
+//! The events of a connection's start, handshake, keys and end.
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -12,7 +12,7 @@ use wire::quic::{PathId, Side, Space, TransportParameters};
 
 use crate::events::Events;
 
-/// The first events.
+/// Writes the first events.
 pub(crate) fn started<W: Write>(events: &mut Events<W>, head: &JournalHead) -> io::Result<()> {
     let (at, remote) = (head.began_at, head.addresses.remote);
     let unspecified: IpAddr =
@@ -34,7 +34,7 @@ pub(crate) fn started<W: Write>(events: &mut Events<W>, head: &JournalHead) -> i
     events.put(at, PathId::ZERO, "recovery:parameters_set", &recovery)
 }
 
-/// Transport parameters of one side. Reset tokens are secrets.
+/// Writes the transport parameters of one side. Reset tokens are secrets.
 pub(crate) fn parameters<W: Write>(
     events: &mut Events<W>,
     at: Instant,
@@ -75,7 +75,7 @@ fn without_nulls(mut value: Value) -> Value {
     value
 }
 
-/// The result of the handshake.
+/// Writes the result of the handshake.
 pub(crate) fn session<W: Write>(events: &mut Events<W>, at: Instant, summary: &SessionSummary) -> io::Result<()> {
     let version = json!({ "chosen_version": format!("{:08x}", summary.version.number()) });
     events.put(at, PathId::ZERO, "transport:version_information", &version)?;
@@ -91,7 +91,7 @@ pub(crate) fn session<W: Write>(events: &mut Events<W>, at: Instant, summary: &S
     events.put(at, PathId::ZERO, "transport:parameters_set", &without_nulls(data))
 }
 
-/// Keys of both directions were installed. A journal has no keys, so `new` is empty.
+/// Writes that keys of both directions were installed. A journal has no keys, so `new` is empty.
 pub(crate) fn keys_installed<W: Write>(events: &mut Events<W>, at: Instant, space: Space) -> io::Result<()> {
     for side in [Side::Client, Side::Server] {
         let secret = match space {
@@ -106,7 +106,7 @@ pub(crate) fn keys_installed<W: Write>(events: &mut Events<W>, at: Instant, spac
     Ok(())
 }
 
-/// The key phases of both directions (RFC 9001, section 6).
+/// Key phases of both directions (RFC 9001, section 6).
 #[derive(Debug, Default)]
 pub(crate) struct KeyPhases {
     sent: u64,
@@ -145,7 +145,7 @@ impl KeyPhases {
     }
 }
 
-/// The keys for what `side` sends were updated.
+/// Writes that the keys of packets sent by `side` were updated.
 fn put_update<W: Write>(
     events: &mut Events<W>,
     at: Instant,
@@ -158,7 +158,7 @@ fn put_update<W: Write>(
     events.put(at, PathId::ZERO, "security:key_updated", &data)
 }
 
-/// Events for the application that are about the connection or a path as a whole.
+/// Writes events for the application that concern the connection or a path as a whole.
 pub(crate) fn event<W: Write>(events: &mut Events<W>, at: Instant, event: &Event) -> io::Result<()> {
     let state = |state: &str| json!({ "new": state });
     match event {
@@ -195,7 +195,7 @@ fn closed(error: &ConnectionError) -> Value {
             json!({ "owner": "local", "reason": reason, "trigger": "version_mismatch" })
         }
         ConnectionError::Reset => json!({ "owner": "remote", "reason": reason, "trigger": "stateless_reset" }),
-        // A later version closes for other reasons.
+        // A later version may close for other reasons.
         _ => json!({ "reason": reason }),
     }
 }

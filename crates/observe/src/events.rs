@@ -1,4 +1,4 @@
-//! The records of a file: a JSON text sequence, in the order of times.
+//! The records of a file: a JSON text sequence in chronological order.
 
 use std::io::{self, Write};
 
@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 use units::Instant;
 use wire::quic::PathId;
 
-/// The record separator of a JSON text sequence (RFC 7464, section 2.2).
+/// Record separator of a JSON text sequence (RFC 7464, section 2.2).
 const RECORD_SEPARATOR: u8 = 0x1e;
 
-/// The events of a file.
+/// Writer of the events of a file.
 pub(crate) struct Events<W> {
     out: W,
     began_at: Instant,
-    /// The time of the last event. Times never go back in a file.
+    /// Time of the last event. Times never decrease in a file.
     last: Instant,
     count: u64,
 }
@@ -26,7 +26,7 @@ impl<W: Write> Events<W> {
         Ok(events)
     }
 
-    /// Writes one event. `path` is its group: qvis shows each path as a connection of its own.
+    /// Writes one event. `path` is its group: qvis shows each path as a separate connection.
     pub(crate) fn put(&mut self, at: Instant, path: PathId, name: &str, data: &Value) -> io::Result<()> {
         self.last = self.last.max(at);
         let time = self.last.saturating_since(self.began_at).as_nanos() as f64 / 1e6;

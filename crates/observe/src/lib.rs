@@ -1,8 +1,8 @@
 //! Journals of connections as qlog files, for qvis and other tools that show QUIC connections.
 //!
-//! A connection writes no qlog. Its [journal](quic::journal) has all its inputs, and a replay makes
-//! its packets again; [`QlogWriter`] writes what the replay did. So qlog costs a live connection
-//! nothing beyond the journal, and any journal can be converted later.
+//! A connection writes no qlog. Its [journal](quic::journal) has all its inputs, and a replay
+//! recreates its packets; [`QlogWriter`] writes the actions of the replay. So qlog costs a live
+//! connection nothing beyond the journal, and any journal can be converted later.
 //!
 //! ```text
 //!   journal ──▶ Replay::observed ── step ──▶ QlogWriter ──▶ NUMBER-SIDE.sqlog
@@ -32,17 +32,18 @@ use quic::journal::{LogEnd, Stopped};
 
 pub use writer::{EXTENSION, QlogWriter};
 
-/// A journal that was converted.
+/// Result of a conversion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Converted {
-    /// How the journal ends.
+    /// End of the journal.
     pub end: LogEnd,
-    /// Events in the qlog file.
+    /// Number of events in the qlog file.
     pub events: u64,
 }
 
-/// Why a journal was not converted, or not to its end. What was converted is complete up to there.
+/// Reason why a journal was not converted, or not to its end. The output is complete up to that
+/// place.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ConvertError {
@@ -75,13 +76,13 @@ impl From<io::Error> for ConvertError {
     }
 }
 
-/// Replays the journal `log` and writes it as qlog to `out`. Give both buffers of their own. `about`
-/// is the description in the file: the program, the journal.
+/// Replays the journal `log` and writes it as qlog to `out`. Pass a buffered reader and a buffered
+/// writer. `about` is the description in the file: the program, the journal.
 ///
 /// Memory is bounded as for a [`Replay`]: `out` gets each event at once.
 ///
 /// # Errors
-/// [`ConvertError`] if the journal cannot be replayed to its end, or `out` fails.
+/// Returns a [`ConvertError`] if the journal cannot be replayed to its end, or `out` fails.
 pub fn convert(log: impl Read, out: impl Write, about: &str) -> Result<Converted, ConvertError> {
     let mut replay = Replay::observed(log)?;
     let mut writer = QlogWriter::begin(out, &mut replay, about)?;

@@ -17,7 +17,7 @@ const fn packet_type(space: Space) -> &'static str {
     }
 }
 
-/// A packet that was sent or received. `delay_exponent` is that of its sender.
+/// Writes a packet that was sent or received. `delay_exponent` is that of its sender.
 pub(crate) fn packet<W: Write>(
     events: &mut Events<W>,
     at: Instant,
@@ -44,7 +44,7 @@ pub(crate) fn packet<W: Write>(
     events.put(at, packet.path, name, &data)
 }
 
-/// Datagrams of one path that arrived together.
+/// Writes datagrams of one path that arrived together.
 pub(crate) fn arrived<W: Write>(
     events: &mut Events<W>,
     at: Instant,
@@ -52,7 +52,7 @@ pub(crate) fn arrived<W: Write>(
     datagrams: u64,
     bytes: u64,
 ) -> io::Result<()> {
-    // `raw` has an entry for each datagram; the lengths of several are not known one by one.
+    // `raw` has an entry for each datagram; of several, the individual lengths are unknown.
     let mut data = json!({ "path_id": path.0, "count": datagrams, "total_length": bytes });
     if datagrams == 1 {
         data["raw"] = json!([{ "length": bytes }]);
@@ -60,7 +60,7 @@ pub(crate) fn arrived<W: Write>(
     events.put(at, path, "transport:datagrams_received", &data)
 }
 
-/// Packets that were not read.
+/// Writes packets that were not read.
 pub(crate) fn dropped<W: Write>(
     events: &mut Events<W>,
     at: Instant,
@@ -77,7 +77,7 @@ pub(crate) fn dropped<W: Write>(
     Ok(())
 }
 
-/// Packets that were declared lost: an event for each.
+/// Writes an event for each packet that was declared lost.
 pub(crate) fn lost<W: Write>(events: &mut Events<W>, at: Instant, lost: &LostPackets) -> io::Result<()> {
     let trigger = match lost.trigger {
         LossTrigger::PacketThreshold => "reordering_threshold",
@@ -104,8 +104,8 @@ fn stream_type(dir: Dir) -> &'static str {
     }
 }
 
-/// A frame in a packet of the path `of`. Frames that qlog 0.3 does not know have the type `unknown`,
-/// their name, and their fields.
+/// Returns a frame in a packet of the path `of`. Frames unknown to qlog 0.3 have the type
+/// `unknown`, their name, and their fields.
 fn frame_json(frame: &FrameSummary, of: PathId, delay_exponent: u8) -> Value {
     let mut value = match frame {
         FrameSummary::Ack { path, delay, ranges, ecn } => {
@@ -161,7 +161,7 @@ fn frame_json(frame: &FrameSummary, of: PathId, delay_exponent: u8) -> Value {
     value
 }
 
-/// Frames of flow control and about streams.
+/// Returns frames of flow control and about streams.
 fn credit_json(frame: &FrameSummary) -> Option<Value> {
     Some(match frame {
         FrameSummary::MaxData(max) => json!({ "frame_type": "max_data", "maximum": max }),
@@ -188,7 +188,7 @@ fn credit_json(frame: &FrameSummary) -> Option<Value> {
     })
 }
 
-/// The fields of frames that qlog 0.3 does not know.
+/// Returns the fields of frames unknown to qlog 0.3.
 fn extension_json(frame: &FrameSummary) -> Value {
     match frame {
         FrameSummary::AckFrequency { sequence, threshold, max_delay_us, reordering } => json!({

@@ -11,12 +11,12 @@ use wire::quic::PathId;
 
 use crate::events::Events;
 
-/// What was last written of each path. A connection has a bounded number of paths at a time, and
-/// what is gone is forgotten.
+/// Last written state of each path. A connection has a bounded number of paths at a time, and paths
+/// that are gone are removed.
 #[derive(Debug, Default)]
 pub(crate) struct Paths(BTreeMap<PathId, Known>);
 
-/// What was written of a path.
+/// Written state of a path.
 #[derive(Debug, Default)]
 struct Known {
     addresses: Option<Addresses>,
@@ -24,12 +24,12 @@ struct Known {
     phase: Option<&'static str>,
     ecn: EcnState,
     datagram_size: Option<usize>,
-    /// The fields of `metrics_updated` that have numbers.
+    /// Numeric fields of `metrics_updated`.
     metrics: Map<String, Value>,
 }
 
 impl Paths {
-    /// Writes what has changed since the last call.
+    /// Writes the changes since the last call.
     pub(crate) fn update<W: Write>(
         &mut self,
         events: &mut Events<W>,
@@ -112,7 +112,7 @@ impl Known {
     }
 }
 
-/// The change of a named state, if it has changed.
+/// Returns the change of a named state, if it has changed.
 fn changed(id: PathId, known: &mut Option<&'static str>, now: &'static str) -> Option<Value> {
     let old = known.replace(now);
     if old == Some(now) {
@@ -125,7 +125,7 @@ fn changed(id: PathId, known: &mut Option<&'static str>, now: &'static str) -> O
     Some(data)
 }
 
-/// The fields of `path_assigned` in draft-ietf-quic-qlog-quic-events-08 to -11.
+/// Returns the fields of `path_assigned` in draft-ietf-quic-qlog-quic-events-08 to -11.
 fn assigned(id: PathId, addresses: &Addresses) -> Value {
     let remote = addresses.remote;
     let version = |is_v4: bool| if is_v4 { "v4" } else { "v6" };

@@ -13,11 +13,11 @@ use crate::events::Events;
 use crate::packets;
 use crate::paths::Paths;
 
-/// The file extension of a qlog file that is a JSON text sequence.
+/// File extension of a qlog file in the form of a JSON text sequence.
 pub const EXTENSION: &str = "sqlog";
 
-/// The version of the main schema: the one that qvis reads. Later drafts have other names for the
-/// same events.
+/// Version of the main schema: the one that qvis reads. Later drafts have other names for the same
+/// events.
 const VERSION: &str = "0.3";
 
 /// Exponents of the unit of acknowledgement delays (RFC 9000, section 18.2).
@@ -43,7 +43,7 @@ impl<W: Write> QlogWriter<W> {
     /// the description in the file.
     ///
     /// # Errors
-    /// If `out` fails.
+    /// Fails if `out` fails.
     pub fn begin<R: Read>(out: W, replay: &mut Replay<R>, about: &str) -> io::Result<Self> {
         let head = replay.head().clone();
         let began_at = head.began_at;
@@ -61,10 +61,10 @@ impl<W: Write> QlogWriter<W> {
         Ok(writer)
     }
 
-    /// Writes what the last step did.
+    /// Writes the events of the last step.
     ///
     /// # Errors
-    /// If `out` fails.
+    /// Fails if `out` fails.
     pub fn step<R: Read>(&mut self, replay: &mut Replay<R>, step: &Step) -> io::Result<()> {
         self.observe(replay, step.at)?;
         match step.event() {
@@ -98,7 +98,7 @@ impl<W: Write> QlogWriter<W> {
                     packets::dropped(events, at, path.unwrap_or_default(), unauthentic, unexpected)?;
                 }
                 Observation::Lost(lost) => packets::lost(events, at, &lost)?,
-                // A later version observes more.
+                // A later version may observe more.
                 _ => {}
             }
         }
@@ -108,7 +108,7 @@ impl<W: Write> QlogWriter<W> {
     /// Flushes the file. Returns the number of its events.
     ///
     /// # Errors
-    /// If `out` fails.
+    /// Fails if `out` fails.
     pub fn finish(self) -> io::Result<u64> {
         self.events.finish()
     }
@@ -120,7 +120,7 @@ impl<W> std::fmt::Debug for QlogWriter<W> {
     }
 }
 
-/// The first record.
+/// Returns the first record.
 fn header(head: &JournalHead, about: &str) -> Value {
     let title = format!("{} of connection {}", head.side, head.original_destination);
     json!({
@@ -128,7 +128,7 @@ fn header(head: &JournalHead, about: &str) -> Value {
         "trace": {
             "title": title, "description": about,
             "vantage_point": { "name": "litz", "type": head.side.to_string() },
-            // The clock of a journal begins with its process, not with a calendar.
+            // The clock of a journal starts with its process, not with a calendar.
             "common_fields": {
                 "ODCID": head.original_destination.to_string(), "protocol_type": ["QUIC"],
                 "time_format": "relative", "reference_time": 0.0,
