@@ -33,7 +33,7 @@ impl FromStr for Cidr {
 }
 
 impl Cidr {
-    /// Whether `address` is in the network.
+    /// Returns whether `address` is in the network.
     pub fn contains(&self, address: IpAddr) -> bool {
         let bits = |address: IpAddr| match address {
             IpAddr::V4(address) => (u128::from(u32::from(address)), 32),

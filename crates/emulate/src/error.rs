@@ -1,9 +1,9 @@
-//! Errors when links are started.
+//! Errors at the start of links.
 
 use core::fmt;
 use std::error::Error;
 
-/// The links could not be started. The message names the link and says what to do.
+/// The links could not be started. The message names the link and the remedy.
 #[derive(Debug)]
 pub struct StartError {
     what: String,
@@ -15,7 +15,7 @@ impl StartError {
         Self { what, source: None }
     }
 
-    /// An error that concerns `what`.
+    /// Creates an error that concerns `what`.
     pub(crate) fn with_source(what: String, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { what, source: Some(error.into()) }
     }

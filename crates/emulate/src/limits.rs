@@ -76,7 +76,7 @@ pub enum LimitsError {
 /// measurements call `is_cancelled` many times a second and end early if it returns true.
 ///
 /// # Errors
-/// [`LimitsError`].
+/// Returns a [`LimitsError`].
 pub fn baseline(is_cancelled: IsCancelled<'_>) -> Result<Percentiles, LimitsError> {
     let (sender, receiver) = (open_local()?, open_local()?);
     let to = receiver.local_addr()?;
@@ -86,7 +86,7 @@ pub fn baseline(is_cancelled: IsCancelled<'_>) -> Result<Percentiles, LimitsErro
 /// Measures a relay, for about `span` per value.
 ///
 /// # Errors
-/// [`LimitsError`].
+/// Returns a [`LimitsError`].
 pub fn relay(span: Duration, is_cancelled: IsCancelled<'_>) -> Result<Limits, LimitsError> {
     let through = |config: LinkConfig| -> Result<(Relay, Endpoints), LimitsError> {
         let (sender, receiver) = (open_local()?, open_local()?);
@@ -112,11 +112,11 @@ pub fn relay(span: Duration, is_cancelled: IsCancelled<'_>) -> Result<Limits, Li
     Ok(Limits { packets_per_second_batched, packets_per_second_single, added_delay, lateness })
 }
 
-/// Measures a link between two namespaces, for about `span` per value. Creates the namespaces and
-/// removes them, also on cancellation. Needs root.
+/// Measures a link between two namespaces, for about `span` per value. Creates the namespaces, and
+/// removes them even on cancellation. Needs root.
 ///
 /// # Errors
-/// [`LimitsError`].
+/// Returns a [`LimitsError`].
 #[cfg(target_os = "linux")]
 pub fn tunnels(span: Duration, is_cancelled: IsCancelled<'_>) -> Result<Limits, LimitsError> {
     use crate::{Namespace, Running, Side, TunLink, Tunnels};
@@ -164,7 +164,7 @@ fn open_local() -> Result<UdpSocket, LimitsError> {
 }
 
 impl Percentiles {
-    /// The percentiles of `times`, in any order.
+    /// Returns the percentiles of `times`, in any order.
     #[must_use]
     pub fn of(mut times: Vec<Duration>) -> Self {
         times.sort_unstable();

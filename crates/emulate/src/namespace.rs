@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// The folder in which `ip` keeps named namespaces.
+/// Folder of the named namespaces of `ip`.
 const FOLDER: &str = "/run/netns";
 
 /// A network namespace created by this process. Dropping it removes the namespace with everything
@@ -24,7 +24,7 @@ impl Namespace {
     /// Creates a namespace with only a loopback device. Needs root and the command `ip`.
     ///
     /// # Errors
-    /// The error message of `ip`, for example if the name is already used.
+    /// Returns the error message of `ip`, for example if the name is already used.
     pub fn create(name: &str) -> io::Result<Self> {
         ip(None, &["netns", "add", name])?;
         let namespace = Self { name: name.to_owned() };
@@ -37,7 +37,7 @@ impl Namespace {
     /// behind, and its process ID may be reused.
     ///
     /// # Errors
-    /// As for [`create`](Self::create); neither namespace exists then.
+    /// Same errors as [`create`](Self::create); neither namespace exists then.
     pub fn create_pair(prefix: &str) -> io::Result<[Self; 2]> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         loop {
@@ -49,7 +49,7 @@ impl Namespace {
         }
     }
 
-    /// The name in `ip netns`.
+    /// Returns the name in `ip netns`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -59,7 +59,8 @@ impl Namespace {
     /// namespace, wherever they are used later.
     ///
     /// # Errors
-    /// If the thread cannot be started or cannot enter the namespace; `action` has not run then.
+    /// Fails if the thread cannot be started or cannot enter the namespace; `action` has not run
+    /// then.
     pub fn run<T: Send + 'static>(
         &self,
         action: impl FnOnce() -> T + Send + 'static,

@@ -52,7 +52,8 @@ impl Poller {
         self.poll.registry().register(&mut SourceFd(&descriptor), token, Interest::READABLE)
     }
 
-    /// Sleeps until `until`, whatever becomes readable meanwhile; returns at once if that has passed.
+    /// Sleeps until `until`, whatever becomes readable in the meantime; returns at once if that
+    /// time has passed.
     pub(crate) fn rest(&self, until: Instant) {
         let span = until.saturating_since(self.clock.now());
         if !span.is_zero() {

@@ -30,17 +30,17 @@ pub use clients::CLIENTS_MAX;
 /// One link of a relay.
 #[derive(Clone, Debug)]
 pub struct RelayLink {
-    /// The name in reports.
+    /// Name in reports.
     pub name: String,
-    /// The address for clients; port 0 selects a free port.
+    /// Address for clients; port 0 selects a free port.
     pub listen: SocketAddr,
-    /// The server's address. `None` until [`Relay::set_server`]; datagrams that arrive before are
+    /// Address of the server. `None` until [`Relay::set_server`]; datagrams that arrive earlier are
     /// dropped.
     pub server: Option<SocketAddr>,
-    /// The model towards the server. Packets are UDP payloads; the headers of a real link are
-    /// accounted for by [`LinkConfig::overhead_bytes`].
+    /// Model towards the server. Packets are UDP payloads; the headers of a real link are accounted
+    /// for by [`LinkConfig::overhead_bytes`].
     pub forward: LinkConfig,
-    /// The model towards the clients.
+    /// Model towards the clients.
     pub backward: LinkConfig,
 }
 
@@ -56,7 +56,7 @@ impl Relay {
     /// the same times meet the same faults.
     ///
     /// # Errors
-    /// [`StartError`] for invalid settings, or if an address cannot be bound.
+    /// Returns a [`StartError`] for invalid settings, or if an address cannot be bound.
     pub fn start(links: Vec<RelayLink>, seed: u64) -> Result<Self, StartError> {
         if links.len() > LINKS_MAX {
             return Err(StartError::new(format!("{} links: at most {LINKS_MAX} can run simultaneously", links.len())));
@@ -85,10 +85,10 @@ impl Relay {
         Ok(Self { running: Running::new(workers), local_addrs })
     }
 
-    /// The address for clients of a link. Links count from zero.
+    /// Returns the address for clients of a link. Links count from zero.
     ///
     /// # Panics
-    /// If there is no such link.
+    /// Panics if there is no such link.
     #[must_use]
     pub fn local_addr(&self, link: usize) -> SocketAddr {
         self.local_addrs[link]
@@ -97,19 +97,19 @@ impl Relay {
     /// Sets the server's address of a link. Datagrams from other sources are dropped.
     ///
     /// # Errors
-    /// If there is no such link.
+    /// Fails if there is no such link.
     pub fn set_server(&self, link: usize, server: SocketAddr) -> Result<(), ChangeError> {
         self.running.worker(link)?.set_server(server)
     }
 
-    /// The running links, to [change](Running::change), [cut](Running::cut) or
+    /// Returns the running links, to [change](Running::change), [cut](Running::cut) or
     /// [restore](Running::restore).
     #[must_use]
     pub const fn running(&self) -> &Running {
         &self.running
     }
 
-    /// The running links without their addresses.
+    /// Returns the running links without their addresses.
     #[must_use]
     pub fn into_running(self) -> Running {
         self.running
@@ -118,7 +118,7 @@ impl Relay {
     /// See [`Running::change`].
     ///
     /// # Errors
-    /// See there.
+    /// Same errors as there.
     pub fn change(&self, link: usize, direction: Direction, change: Change) -> Result<(), ChangeError> {
         self.running.change(link, direction, change)
     }

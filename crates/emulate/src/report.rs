@@ -11,9 +11,9 @@ pub const LATE_THRESHOLD: Duration = Duration::from_millis(1);
 pub struct LinkReport {
     /// The link's name.
     pub name: String,
-    /// From left to right, or from the clients to the server.
+    /// Direction from left to right, or from the clients to the server.
     pub forward: DirectionReport,
-    /// The opposite direction.
+    /// Opposite direction.
     pub backward: DirectionReport,
     /// Datagrams that a relay dropped because it had too many clients.
     pub turned_away: u64,
@@ -23,7 +23,7 @@ pub struct LinkReport {
     pub unserved_why: Option<String>,
     /// Number of clients of a relay so far.
     pub clients: u64,
-    /// Number of times that the link's thread read and sent what there was: its wake-ups.
+    /// Number of turns of the link's thread to read and send, that is of its wake-ups.
     pub turns: u64,
 }
 
@@ -34,7 +34,7 @@ pub struct DirectionReport {
     pub link: LinkStats,
     /// Packets currently in the link.
     pub held: usize,
-    /// How late packets left.
+    /// Lateness of packets that left.
     pub lateness: Lateness,
     /// Packets that had left the link and were rejected by the system.
     pub refused: u64,
@@ -67,7 +67,7 @@ impl Lateness {
         self.late += u64::from(late >= LATE_THRESHOLD);
     }
 
-    /// The mean, rounded down; zero without departures.
+    /// Returns the mean, rounded down; zero without departures.
     #[must_use]
     pub fn mean(&self) -> Duration {
         self.sum / self.count.max(1)

@@ -55,8 +55,8 @@ impl Running {
     /// it. `link` counts from zero. Returns when the change is applied.
     ///
     /// # Errors
-    /// [`ChangeError`]. Nothing has changed then, except that with [`Direction::Both`] one
-    /// direction may have.
+    /// Returns a [`ChangeError`]. Nothing has changed then, except that with [`Direction::Both`]
+    /// one direction may have.
     pub fn change(&self, link: usize, direction: Direction, change: Change) -> Result<(), ChangeError> {
         self.worker(link)?.change(direction, change)
     }
@@ -78,14 +78,14 @@ impl Running {
         self.change(link, Direction::Both, Change::State(LineState::Up))
     }
 
-    /// The current statistics of each link, in the order of their creation.
+    /// Returns the current statistics of each link, in the order of their creation.
     #[must_use]
     pub fn stats(&self) -> Vec<LinkReport> {
         self.workers.iter().map(|worker| worker.report().0).collect()
     }
 
-    /// Whether a link has ended by itself, because its device was removed. [`stop`](Self::stop)
-    /// returns the error.
+    /// Returns whether a link has ended by itself, because its device was removed.
+    /// [`stop`](Self::stop) returns the error.
     #[must_use]
     pub fn has_fault(&self) -> bool {
         self.workers.iter().any(Worker::is_ended)

@@ -90,7 +90,8 @@ impl LinkText {
     /// a trace.
     ///
     /// # Errors
-    /// A [`LinkTextError`] for the first invalid item: it names the key and the permitted values.
+    /// Returns a [`LinkTextError`] for the first invalid item: it names the key and the permitted
+    /// values.
     pub fn parse(
         text: &str,
         overhead_bytes: u64,
@@ -117,7 +118,7 @@ impl LinkText {
     }
 }
 
-/// `key=value`, or `key` alone with an empty value.
+/// An item `key=value`, or `key` alone with an empty value.
 #[derive(Clone, Copy, Debug)]
 struct Item<'a> {
     is_back: bool,
@@ -129,8 +130,8 @@ fn is_device_key(key: &str) -> bool {
     matches!(key, "name" | "mtu" | "left" | "right")
 }
 
-/// Whether the key `back` replaces `both`. A line has a rate or a trace, so each replaces the
-/// other; the same holds for the keys of a schedule.
+/// Returns whether the key `back` replaces `both`. A line has a rate or a trace, so each replaces
+/// the other; the same holds for the keys of a schedule.
 fn replaces(back: &str, both: &str) -> bool {
     let kind = |key| match key {
         "rate" | "trace" => "capacity",

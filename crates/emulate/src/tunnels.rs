@@ -64,7 +64,7 @@ pub struct TunLink {
 /// One side of a link.
 #[derive(Clone, Debug, Default)]
 pub struct Side {
-    /// The network namespace, as named by `ip netns`; `None` is the current one.
+    /// Network namespace, as named by `ip netns`; `None` is the current one.
     pub namespace: Option<String>,
     /// Addresses of the device with their networks, which give the kernel the route to the other
     /// side.
@@ -90,7 +90,7 @@ impl Tunnels {
     /// and existing namespaces.
     ///
     /// # Errors
-    /// [`StartError`]; all devices are removed then.
+    /// Returns a [`StartError`]; all devices are removed then.
     pub fn start(links: Vec<TunLink>, seed: u64) -> Result<Running, StartError> {
         // The clock starts when all devices exist: a link that fails to start does not disturb
         // running ones.
@@ -98,10 +98,10 @@ impl Tunnels {
         tunnels.run(MonotonicClock::start())
     }
 
-    /// The first part of [`start`](Self::start): creates the devices.
+    /// Does the first part of [`start`](Self::start): creates the devices.
     ///
     /// # Errors
-    /// As for [`start`](Self::start).
+    /// Same errors as [`start`](Self::start).
     pub fn open(links: Vec<TunLink>, seed: u64) -> Result<Self, StartError> {
         if links.len() > LINKS_MAX {
             return Err(StartError::new(format!("{} links: at most {LINKS_MAX} can run simultaneously", links.len())));
@@ -115,21 +115,21 @@ impl Tunnels {
         Ok(Self { tunnels })
     }
 
-    /// Lets `tap` see the packets of the link with this index.
+    /// Passes the packets of the link with this index to `tap`.
     ///
     /// # Panics
-    /// If there is no such link.
+    /// Panics if there is no such link.
     pub fn set_tap(&mut self, link: usize, tap: Tap) {
         let tunnel = &mut self.tunnels[link];
         tunnel.forward.set_tap(Tap::clone(&tap), true);
         tunnel.backward.set_tap(tap, false);
     }
 
-    /// The second part: starts the emulation. Schedules and traces of links count from the start of
-    /// `clock`.
+    /// Does the second part of [`start`](Self::start): starts the emulation. Schedules and traces
+    /// of links count from the start of `clock`.
     ///
     /// # Errors
-    /// As for [`start`](Self::start).
+    /// Same errors as [`start`](Self::start).
     pub fn run(self, clock: MonotonicClock) -> Result<Running, StartError> {
         let workers = self
             .tunnels
@@ -187,7 +187,7 @@ impl Tunnel {
     }
 }
 
-/// A unique name for the time between the creation of a device and its move to a namespace.
+/// Returns a unique name for the time between the creation of a device and its move to a namespace.
 fn temporary_name() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     format!("litz{:x}.{:x}", process::id() & 0xff_ffff, NUMBER.fetch_add(1, Ordering::Relaxed) & 0xfff)

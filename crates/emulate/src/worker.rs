@@ -35,17 +35,17 @@ pub(crate) trait LinkIo: Send + 'static {
     /// Registers all descriptors.
     fn start(&mut self, poller: &Poller) -> io::Result<()>;
 
-    /// New data is readable from this source.
+    /// Handles new readable data from this source.
     fn readable(&mut self, source: usize);
 
     /// Does a bounded amount of work: reads some packets and sends some of the due ones. Returns
     /// true if more can be read now.
     ///
     /// # Errors
-    /// If the link cannot continue because its device was removed.
+    /// Fails if the link cannot continue because its device was removed.
     fn turn(&mut self, poller: &Poller) -> io::Result<bool>;
 
-    /// Time of the next due packet.
+    /// Returns the time of the next due packet.
     fn due(&self) -> Option<Instant>;
 
     /// Changes the settings of one direction at `now`.
@@ -151,7 +151,7 @@ impl Worker {
         self.ask(|reply| Request::Server(server, reply)).ok_or(ChangeError::Ended)
     }
 
-    /// The report, also after the end, with the error if the link ended by itself.
+    /// Returns the report, even after the end, with the error if the link ended by itself.
     pub(crate) fn report(&self) -> (LinkReport, Option<Arc<io::Error>>) {
         if let Some(report) = self.ask(Request::Report) {
             return (report, None);
@@ -163,7 +163,7 @@ impl Worker {
         }
     }
 
-    /// Whether the link has ended by itself.
+    /// Returns whether the link has ended by itself.
     pub(crate) fn is_ended(&self) -> bool {
         matches!(&*self.inbox.state(), InboxState::Ended(..))
     }
@@ -179,7 +179,7 @@ impl Worker {
         }
     }
 
-    /// Sends a request and waits for the answer; `None` if the thread has ended.
+    /// Sends a request and waits for the answer; returns `None` if the thread has ended.
     fn ask<T>(&self, request: impl FnOnce(SyncSender<T>) -> Request) -> Option<T> {
         let (reply, answer) = sync_channel(1);
         match &mut *self.inbox.state() {
@@ -192,8 +192,8 @@ impl Worker {
     }
 }
 
-/// Records the end of the thread, in any way it ends. Dropping the pending requests ends the waits
-/// for their answers.
+/// Records the end of the thread, in whatever way it ends. Dropping the pending requests ends the
+/// waits for their answers.
 struct EndGuard<'a> {
     inbox: &'a Inbox,
     report: LinkReport,

@@ -29,17 +29,17 @@ const PROBES: usize = 2000;
 /// synchronization with other activity.
 const PROBE_INTERVAL: Duration = Duration::from_millis(1);
 
-/// A probe is lost if it has not arrived after this time.
+/// Time after which a missing probe counts as lost.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Number of receive buffers.
 const BUFFERS: usize = 8;
 
-/// Limit of receive calls before the caller looks at the time again. A sender that is as fast as the
-/// receiver never leaves the socket empty.
+/// Limit on receive calls before the caller checks the time again. A sender as fast as the receiver
+/// never leaves the socket empty.
 const RECV_CALLS_MAX: usize = 16;
 
-/// Returns true if the measurement should end early.
+/// Function that returns true if the measurement should end early.
 pub type IsCancelled<'a> = &'a dyn Fn() -> bool;
 
 /// A sender, a receiver, and the destination address from which datagrams reach the receiver.
@@ -50,7 +50,7 @@ pub(super) struct Endpoints {
     pub(super) clock: MonotonicClock,
 }
 
-/// A link without limits, with a queue large enough never to drop.
+/// Returns the configuration of a link without limits, with a queue large enough never to drop.
 pub(super) fn open_config() -> LinkConfig {
     LinkConfig { queue_bytes: 64 << 20, ..LinkConfig::default() }
 }
@@ -59,7 +59,8 @@ pub(super) fn delayed_config() -> LinkConfig {
     LinkConfig { delay: PROBED_DELAY, ..LinkConfig::default() }
 }
 
-/// Datagrams per second that arrive with a fixed number in flight, sent in batches of `batch`.
+/// Returns the number of datagrams per second that arrive with a fixed number in flight, sent in
+/// batches of `batch`.
 pub(super) fn packets_per_second(
     endpoints: Endpoints,
     batch: usize,
@@ -121,7 +122,7 @@ fn flood(
     })
 }
 
-/// The delay of single datagrams in excess of `delay`.
+/// Returns the delay of single datagrams in excess of `delay`.
 pub(super) fn added_delay(
     endpoints: Endpoints,
     delay: Duration,
@@ -191,8 +192,7 @@ fn receive(
     Ok(true)
 }
 
-/// The sending thread. Dropping it ends the thread, so that no thread outlives a failed
-/// measurement.
+/// Sending thread. Dropping it ends the thread, so that no thread outlives a failed measurement.
 struct SenderThread {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -248,7 +248,7 @@ mod tests {
         let mut sent = 0;
         let taken = std::cell::Cell::new(0);
         let take = |_: &[u8]| taken.set(taken.get() + 1);
-        // Each datagram has another length, so that none are joined.
+        // Each datagram has a different length, so that none are joined.
         while sent < COUNT {
             let contents = vec![0; 1 + sent % 700];
             let transmit =

@@ -17,7 +17,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// Whether a datagram can be added. No datagram can follow a shorter one.
+    /// Returns whether a datagram can be added. No datagram can follow a shorter one.
     pub(super) fn accepts(&self, client: ClientId, ecn: Option<Ecn>, bytes: usize, count_max: usize) -> bool {
         if self.count == 0 {
             return true;

@@ -32,7 +32,7 @@ pub(super) struct Client {
     pub(super) address: SocketAddr,
     pub(super) socket: UdpSocket,
     pub(super) is_readable: bool,
-    /// The local address of the socket, which depends on the server's address.
+    /// Local address of the socket, which depends on the server's address.
     local: IpAddr,
     sent_at: Instant,
     generation: u64,
@@ -47,8 +47,8 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    /// The client at `address`, which sends data to `server` at `now`. Adds a new client if there
-    /// is space.
+    /// Returns the client at `address`, which sends data to `server` at `now`. Adds a new client if
+    /// there is space.
     ///
     /// # Errors
     /// `QuotaExceeded` if there is no space; otherwise the system's error from opening a socket.
@@ -85,7 +85,7 @@ impl Clients {
         Ok(ClientId { slot, generation })
     }
 
-    /// The client, unless its slot was given to another.
+    /// Returns the client, unless its slot was given to another.
     pub(super) fn get_mut(&mut self, id: ClientId) -> Option<&mut Client> {
         self.slots.get_mut(id.slot).filter(|client| client.generation == id.generation)
     }
@@ -96,7 +96,7 @@ impl Clients {
         }
     }
 
-    /// The clients with readable sockets.
+    /// Returns the clients with readable sockets.
     pub(super) fn readable_mut(&mut self) -> impl Iterator<Item = (ClientId, &mut Client)> {
         self.slots
             .iter_mut()
@@ -118,7 +118,7 @@ impl Clients {
     }
 }
 
-/// The local address from which `server` can be reached: loopback for loopback.
+/// Returns the local address from which `server` can be reached: loopback for loopback.
 const fn local_for(server: SocketAddr) -> IpAddr {
     match server {
         SocketAddr::V4(server) if server.ip().is_loopback() => IpAddr::V4(Ipv4Addr::LOCALHOST),

@@ -316,9 +316,9 @@ fn receive(socket: &mut UdpSocket, buffers: &mut [Vec<u8>], metas: &mut [RecvMet
     }
 }
 
-/// Whether a socket may have more after a call that received `count` messages. A call that receives
-/// fewer than it has space for has emptied the socket, and the poller reports what arrives later.
-/// With zero the call had an error instead.
+/// Returns whether a socket may have more after a call that received `count` messages. A call that
+/// receives fewer than it has space for has emptied the socket, and the poller reports what arrives
+/// later. With zero the call had an error instead.
 const fn may_have_more(count: usize) -> bool {
     count == 0 || count == if BUFFERS < RECV_BATCH_MAX { BUFFERS } else { RECV_BATCH_MAX }
 }

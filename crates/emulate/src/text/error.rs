@@ -16,7 +16,7 @@ pub struct LinkTextError {
 }
 
 impl LinkTextError {
-    /// Settings that are valid alone but not together.
+    /// Creates the error for settings that are valid alone but not together.
     pub(super) fn config(error: ConfigError) -> Self {
         let message = error.to_string();
         let key = match error {
@@ -46,7 +46,7 @@ impl Item<'_> {
         LinkTextError { item: Some(item), expected: expected.to_owned() }
     }
 
-    /// Parses the value as a quantity, whose own error says what is expected.
+    /// Parses the value as a quantity, whose error names the expected values.
     pub(super) fn quantity<T: FromStr<Err: fmt::Display>>(&self) -> Result<T, LinkTextError> {
         self.value.parse().map_err(|error| self.error(&format!("{error}")))
     }

@@ -10,7 +10,7 @@ use super::{Item, value};
 #[derive(Default)]
 pub(super) struct ScheduleText {
     changes: Vec<(Duration, Change)>,
-    /// The times at which the link is down, to detect overlaps.
+    /// Times at which the link is down, to detect overlaps.
     downs: Vec<(Duration, Duration)>,
     flap: Option<Schedule>,
     every: Option<Duration>,
@@ -29,7 +29,7 @@ impl ScheduleText {
         }
     }
 
-    /// `2s..3s silent`.
+    /// Parses `2s..3s silent`.
     fn down(&mut self, item: &Item<'_>) -> Result<(), LinkTextError> {
         if item.value == value::NONE {
             return Ok(());
@@ -53,7 +53,7 @@ impl ScheduleText {
         Ok(())
     }
 
-    /// `10s 1s silent`.
+    /// Parses `10s 1s silent`.
     fn flap(&mut self, item: &Item<'_>) -> Result<(), LinkTextError> {
         let expected = || {
             item.error("expected the time up, the time down and a state, with times above zero, such as 10s 1s silent")
@@ -65,7 +65,7 @@ impl ScheduleText {
         Ok(())
     }
 
-    /// `5s rate=10Mb/s`.
+    /// Parses `5s rate=10Mb/s`.
     fn at(&mut self, item: &Item<'_>) -> Result<(), LinkTextError> {
         let expected = || {
             item.error(
@@ -108,7 +108,7 @@ impl ScheduleText {
     }
 }
 
-/// A state in which the link is down.
+/// Parses a state in which the link is down.
 fn down_state(word: &str) -> Option<LineState> {
     value::state(word.trim()).ok().filter(|&state| state != LineState::Up)
 }

@@ -229,7 +229,7 @@ fn errors_name_the_item_and_the_permitted_values() {
 }
 
 proptest! {
-    /// Every text gives valid settings or an error.
+    /// Checks that every text gives valid settings or an error.
     #[test]
     fn parsing_never_panics(items in prop::collection::vec("(back\\.)?(rate|trace|jitter|at|down|flap|every|codel|left|x)?=?[0-9a-z%./ =]{0,12}", 0..6)) {
         if let Ok(link) = LinkText::parse(&items.join(","), 0, no_files) {

@@ -3,13 +3,13 @@
 use netem::{BurstLoss, Change, Distribution, Jitter, LineState};
 use units::{Duration, Rate, Ratio};
 
-/// Removes a setting.
+/// Value that removes a setting.
 pub(super) const NONE: &str = "none";
 
 /// The parsed value, or a description of the permitted values.
 type Value<T> = Result<T, String>;
 
-/// The change that sets `key` to `value`; `None` if there is no such key.
+/// Parses the change that sets `key` to `value`; returns `None` if there is no such key.
 pub(super) fn change(key: &str, value: &str) -> Option<Value<Change>> {
     Some(match key {
         "rate" => optional(value, |value| value.parse::<Rate>().map_err(|error| error.to_string())).map(Change::Rate),
@@ -29,7 +29,7 @@ fn optional<T>(value: &str, read: impl FnOnce(&str) -> Value<T>) -> Value<Option
     if value == NONE { Ok(None) } else { read(value).map(Some) }
 }
 
-/// The state of the line.
+/// Parses the state of the line.
 pub(super) fn state(value: &str) -> Value<LineState> {
     match value {
         "up" => Ok(LineState::Up),
@@ -39,7 +39,7 @@ pub(super) fn state(value: &str) -> Value<LineState> {
     }
 }
 
-/// A percentage with up to four decimal places: `1%`, `0.05%`.
+/// Parses a percentage with up to four decimal places: `1%`, `0.05%`.
 fn ratio(value: &str) -> Value<Ratio> {
     let read = || {
         let number = value.strip_suffix('%')?;
@@ -91,7 +91,7 @@ fn distribution(words: &[&str]) -> Option<Distribution> {
     }
 }
 
-/// `1.5` as 150.
+/// Parses `1.5` as 150.
 fn hundredths(word: &str) -> Option<u32> {
     let (whole, fraction) = word.split_once('.').unwrap_or((word, ""));
     let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());

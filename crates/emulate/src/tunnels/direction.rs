@@ -31,7 +31,8 @@ pub(super) struct TunDirection<D> {
     lateness: Lateness,
     refused: u64,
     ignored: u64,
-    /// Sees the packets at both ends, if anybody looks; and whether this is the forward direction.
+    /// Observer of the packets at both ends, if there is one, and whether this is the forward
+    /// direction.
     tap: Option<(Tap, bool)>,
 }
 

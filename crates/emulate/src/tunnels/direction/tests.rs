@@ -9,8 +9,8 @@ const SEGMENT_BYTES: usize = 1000;
 /// IPv4 and UDP headers.
 const HEADER_BYTES: usize = 28;
 
-/// A UDP super-packet as read from the kernel: [`SEGMENTS`] of [`SEGMENT_BYTES`]. Its checksum
-/// field has an arbitrary value, which is only passed on.
+/// Returns a UDP super-packet as read from the kernel: [`SEGMENTS`] of [`SEGMENT_BYTES`]. Its
+/// checksum field has an arbitrary value, which is only passed on.
 fn super_packet() -> Vec<u8> {
     let bytes = HEADER_BYTES + SEGMENTS * SEGMENT_BYTES;
     let mut packet = vec![0; OFFLOAD_HEADER_BYTES];
@@ -48,7 +48,7 @@ fn at(micros: u64) -> Instant {
 }
 
 impl Fixture {
-    /// Lengths of the written IP packets.
+    /// Returns the lengths of the written IP packets.
     fn written(&self) -> Vec<usize> {
         std::iter::from_fn(|| self.right.take_written()).map(|packet| packet.len() - OFFLOAD_HEADER_BYTES).collect()
     }
