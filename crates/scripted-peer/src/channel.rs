@@ -22,25 +22,25 @@ use crate::pattern::Pattern;
 use crate::receive_side::{AckTiming, Fault, ReceiveSide};
 use crate::script::ScriptedPeer;
 
-/// After this many calls of `recv` without a packet on one of several paths, the packets that
+/// Number of calls of `recv` without a packet on one of several paths after which the packets that
 /// arrived there are acknowledged. The path's processor calls it every microsecond while the driver
 /// plans its next batch; one acknowledgement per batch would cost the driver time. The calls take
 /// far less time than any timer.
 const IDLE_RECV_CALLS_MAX: u32 = 32;
 
-/// One path: the far end of one socket of the measured end.
+/// A path: the far end of one socket of the measured end.
 pub struct Channel {
     send_side: Mutex<SendSide>,
     /// Lock order: after `send_side`, never before.
     receive_side: Arc<Mutex<ReceiveSide>>,
     fault: Fault,
-    /// Datagrams of the full size that the measured end sent: the data.
+    /// Number of full-size datagrams that the measured end sent: the data.
     sent_full: AtomicU64,
     pub(crate) path: u16,
     pub(crate) datagram_size: usize,
 }
 
-/// The next thing that the script sends.
+/// Next item that the script sends.
 pub enum Item {
     /// A sealed batch.
     Batch(Vec<u8>),
@@ -58,7 +58,7 @@ pub(crate) struct SendSide {
     script: Option<Box<ScriptedPeer>>,
     /// Batches sealed in advance, and the positions of acknowledgements among them.
     items: VecDeque<Item>,
-    /// The next item waits until the measured end has sent more.
+    /// Whether the next item waits until the measured end has sent more.
     is_held: bool,
     /// Bytes of items delivered since the last call of [`Channel::feed`].
     handed_bytes: u64,
@@ -70,7 +70,7 @@ pub(crate) struct SendSide {
 }
 
 impl Channel {
-    /// Channel number `index` of `paths`.
+    /// Creates channel number `index` of `paths`.
     pub(crate) fn new(common: Arc<Mutex<Common>>, path: u16, paths: u16, datagram_size: usize) -> Arc<Self> {
         let ack_timing = AckTiming::WhenAsked { silent_turns_max: if paths == 1 { 1 } else { IDLE_RECV_CALLS_MAX } };
         let fault = Fault::default();
@@ -102,7 +102,7 @@ impl Channel {
         lock(&self.receive_side)
     }
 
-    /// The channel's state as text, for error messages about a stall.
+    /// Returns the channel's state as text, for error messages about a stall.
     pub fn describe(&self) -> String {
         let (left, handed) = {
             let send_side = self.send_side();
@@ -111,7 +111,7 @@ impl Channel {
         format!("{left} batches left, {handed} bytes handed out, {}", self.receive_side().describe())
     }
 
-    /// The first failure.
+    /// Returns the first failure.
     pub fn failure(&self) -> Option<String> {
         self.fault.get().cloned()
     }
@@ -139,27 +139,27 @@ impl Channel {
 
     // ── For the measurement ──────────────────────────────────────────────────────────────────────
 
-    /// The handshake is complete. The caller holds both locks, so that every call finds either the
-    /// peer or the script.
+    /// Replaces the peer with a script after the handshake. The caller holds both locks, so that
+    /// every call finds either the peer or the script.
     pub(crate) fn begin(send_side: &mut SendSide, receive_side: &mut ReceiveSide, mut script: ScriptedPeer) {
         receive_side.observer = Some(script.detach_observer());
         send_side.script = Some(Box::new(script));
     }
 
-    /// Data packets that the measured end sent so far.
+    /// Returns the number of data packets that the measured end has sent.
     pub fn packets_sent(&self) -> u64 {
         self.sent_full.load(Ordering::Relaxed)
     }
 
-    /// Lets `write` make plans with the script.
+    /// Calls `write` with the script, to make plans.
     ///
     /// # Errors
-    /// The first failure.
+    /// Returns the first failure.
     pub fn with_script<T>(&self, write: impl FnOnce(&mut ScriptedPeer) -> T) -> Result<T, String> {
         self.send_side().script().map(write)
     }
 
-    /// Sets when packets that arrive from now on are acknowledged.
+    /// Sets the time at which packets that arrive from now on are acknowledged.
     pub fn set_ack_timing(&self, ack_timing: AckTiming) {
         self.receive_side().ack_timing = ack_timing;
     }
@@ -173,7 +173,7 @@ impl Channel {
         send_side.wake();
     }
 
-    /// Memory of delivered batches, for reuse.
+    /// Takes the memory of delivered batches, for reuse.
     pub fn take_spare(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.send_side().spare)
     }
@@ -182,7 +182,7 @@ impl Channel {
     /// been updated.
     ///
     /// # Errors
-    /// The first failure.
+    /// Returns the first failure.
     pub fn begin_check(&self, pattern: &Pattern) -> Result<(), String> {
         let mut send_side = self.send_side();
         let common = Arc::clone(&send_side.common);
@@ -198,7 +198,7 @@ impl Channel {
     /// Ends the check; returns the length of the stream sent meanwhile.
     ///
     /// # Errors
-    /// If the stream has not ended.
+    /// Fails if the stream has not ended.
     pub fn end_check(&self) -> Result<u64, String> {
         self.receive_side().end_check()
     }
@@ -216,10 +216,10 @@ impl SendSide {
         }
     }
 
-    /// The script.
+    /// Returns the script.
     ///
     /// # Errors
-    /// The first failure.
+    /// Returns the first failure.
     pub(crate) fn script(&mut self) -> Result<&mut ScriptedPeer, String> {
         match (self.fault.get(), &mut self.script) {
             (Some(failure), _) => Err(failure.clone()),
@@ -228,7 +228,7 @@ impl SendSide {
         }
     }
 
-    /// True if an item can be delivered at once.
+    /// Returns whether an item can be delivered at once.
     pub(crate) fn has_more(&self) -> bool {
         !self.items.is_empty() && !self.is_held
     }
@@ -275,8 +275,8 @@ impl SendSide {
         Some(len)
     }
 
-    /// Seals an acknowledgement into `self.sealed`; false if there is nothing to acknowledge and no
-    /// packet number to use.
+    /// Seals an acknowledgement into `self.sealed`; returns false if there is nothing to
+    /// acknowledge and no packet number to use.
     fn seal_ack(&mut self, number: Option<u64>) -> bool {
         let Some(script) = &mut self.script else { return false };
         lock(&self.receive_side).report_to(script);

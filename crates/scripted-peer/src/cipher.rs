@@ -35,7 +35,7 @@ pub enum Cipher {
 impl Cipher {
     const ALL: [Self; 3] = [Self::Aes128Gcm, Self::Aes256Gcm, Self::ChaCha20Poly1305];
 
-    /// Its name on the command line and in files.
+    /// Returns the name on the command line and in files.
     pub const fn id(self) -> &'static str {
         match self {
             Self::Aes128Gcm => "aes128",
@@ -52,13 +52,13 @@ impl Cipher {
         }
     }
 
-    /// The name used in the statistics of a connection.
+    /// Returns the name used in the statistics of a connection.
     pub fn suite_name(self) -> String {
         format!("{:?}", self.suite().suite())
     }
 
-    /// A provider with this cipher first. AES-128 is always included: Initial packets need it (RFC
-    /// 9001, section 5.2).
+    /// Returns a provider with this cipher first. AES-128 is always included: Initial packets need
+    /// it (RFC 9001, section 5.2).
     fn provider(self) -> CryptoProvider {
         let mut cipher_suites = vec![self.suite()];
         if self != Self::Aes128Gcm {
@@ -87,15 +87,15 @@ impl FromStr for Cipher {
     }
 }
 
-/// The TLS settings of both ends of a connection inside this process.
+/// TLS settings of both ends of a connection inside this process.
 pub struct Tls {
-    /// The connecting end's.
+    /// Settings of the connecting end.
     pub client: Arc<ClientConfig>,
-    /// The accepting end's.
+    /// Settings of the accepting end.
     pub server: Arc<ServerConfig>,
 }
 
-/// The system's clock. The TLS library's own panics if it is before 1970.
+/// The system's clock. The TLS library's own clock panics if the time is before 1970.
 #[derive(Debug)]
 struct AnyClock;
 
@@ -106,10 +106,10 @@ impl TimeProvider for AnyClock {
 }
 
 impl Tls {
-    /// With a new key, the only one that the client accepts.
+    /// Creates settings with a new key, the only one that the client accepts.
     ///
     /// # Errors
-    /// If the TLS library fails or the system provides no randomness.
+    /// Fails if the TLS library fails or the system provides no randomness.
     pub fn new(cipher: Cipher) -> Result<Self, String> {
         let to_message = |error: rustls::Error| format!("cannot set up TLS: {error}");
         let pair = Ed25519KeyPair::generate().map_err(|_| "the system gives no random bytes".to_owned())?;

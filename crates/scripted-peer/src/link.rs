@@ -41,7 +41,7 @@ impl Common {
         self.poll();
     }
 
-    /// The next batch of the peer for a path.
+    /// Returns the next batch of the peer for a path.
     pub(crate) fn pop_outgoing(&mut self, path: u16) -> Option<Batch> {
         self.outgoing[usize::from(path)].pop_front()
     }
@@ -51,12 +51,12 @@ impl Common {
         self.wakers[usize::from(path)] = Some(waker.clone());
     }
 
-    /// The keys of the script, once there is one.
+    /// Returns the keys of the script, once there is one.
     pub(crate) fn keys(&mut self) -> Option<&mut ScriptKeys> {
         if let LinkState::Script(keys) = &mut self.state { Some(keys) } else { None }
     }
 
-    /// Runs the peer's timers and collects what it sends.
+    /// Runs the peer's timers and collects its outgoing batches.
     fn poll(&mut self) {
         let LinkState::Handshake(peer) = &mut self.state else { return };
         // The engine opens no path from a socket that it does not have.
@@ -73,7 +73,8 @@ impl Common {
     }
 }
 
-/// A poisoned lock is used: a thread that panicked leaves no inconsistent state under these locks.
+/// Locks a mutex, even a poisoned one: a thread that panicked leaves no inconsistent state under
+/// these locks.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -81,12 +82,12 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The far end of all paths.
 pub struct Link {
     common: Arc<Mutex<Common>>,
-    /// By path, which is a socket of the measured end.
+    /// Channels by path, that is by socket of the measured end.
     pub channels: Vec<Arc<Channel>>,
 }
 
 impl Link {
-    /// Channels for `paths` paths to a peer that waits for a handshake.
+    /// Creates channels for `paths` paths to a peer that waits for a handshake.
     pub fn new(peer: Peer, paths: u16, datagram_size: usize) -> Self {
         let common = Common {
             state: LinkState::Handshake(Box::new(peer)),
@@ -99,11 +100,11 @@ impl Link {
         Self { common, channels }
     }
 
-    /// Replaces the peer by a script if both ends are at rest and all paths are active; otherwise
+    /// Replaces the peer with a script if both ends are at rest and all paths are active; otherwise
     /// polls the peer. Returns true once there is a script.
     ///
     /// # Errors
-    /// The first failure.
+    /// Returns the first failure.
     pub fn begin_script(&self) -> Result<bool, String> {
         // Takes all locks at once, so that every call finds either the peer or its script.
         let mut send_side: Vec<_> = self.channels.iter().map(|channel| channel.send_side()).collect();
@@ -135,10 +136,10 @@ impl Link {
         Ok(common.keys().is_some())
     }
 
-    /// Makes the script seal with the next keys, if a key update is allowed.
+    /// Makes the script seal with the next keys, if a key update is permitted.
     ///
     /// # Errors
-    /// The first failure.
+    /// Returns the first failure.
     pub fn update_keys(&self) -> Result<bool, String> {
         let mut send_side: Vec<_> = self.channels.iter().map(|channel| channel.send_side()).collect();
         let mut scripts = send_side.iter_mut().map(|send_side| send_side.script()).collect::<Result<Vec<_>, _>>()?;
@@ -149,12 +150,12 @@ impl Link {
         Ok(common.keys().is_some_and(|keys| keys.update(&mut scripts)))
     }
 
-    /// Data packets that the measured end sent so far.
+    /// Returns the number of data packets that the measured end has sent.
     pub fn packets_sent(&self) -> u64 {
         self.channels.iter().map(|channel| channel.packets_sent()).sum()
     }
 
-    /// The first failure.
+    /// Returns the first failure.
     pub fn failure(&self) -> Option<String> {
         let failed = self.channels.iter().find_map(|channel| channel.failure());
         failed.or_else(|| lock(&self.common).failure.clone())

@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use units::Rng;
 
-/// A prime: no batch size, packet size or power of two is a multiple of it, so a misplaced byte
-/// differs.
+/// Length of the pattern, a prime: no batch size, packet size or power of two is a multiple of it,
+/// so a misplaced byte differs.
 pub const PATTERN_LEN: usize = 65_521;
 
-/// Bytes that are repeated without end.
+/// Endlessly repeated bytes.
 #[derive(Clone)]
 pub struct Pattern(Bytes);
 
@@ -19,17 +19,17 @@ impl Default for Pattern {
 }
 
 impl Pattern {
-    /// The same bytes each time.
+    /// Creates the pattern, with the same bytes each time.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// One period.
+    /// Returns one period.
     pub fn bytes(&self) -> &Bytes {
         &self.0
     }
 
-    /// The `len` bytes that belong at `offset`, in pieces.
+    /// Returns the `len` bytes that belong at `offset`, in pieces.
     pub fn at(&self, offset: u64, mut len: usize) -> Vec<&[u8]> {
         let (mut at, mut pieces) = ((offset % PATTERN_LEN as u64) as usize, Vec::new());
         while len > 0 {
@@ -40,7 +40,7 @@ impl Pattern {
         pieces
     }
 
-    /// Whether these bytes belong at `offset`.
+    /// Returns whether these bytes belong at `offset`.
     pub fn matches(&self, offset: u64, mut bytes: &[u8]) -> bool {
         let mut at = (offset % PATTERN_LEN as u64) as usize;
         while !bytes.is_empty() {

@@ -17,18 +17,18 @@ pub const UNLIMITED: u64 = 1 << 60;
 /// The port of the first path at both ends; the other paths use the following ports.
 const PORT: u16 = 4433;
 
-/// The script's address on a path (from the documentation block of RFC 5737).
+/// Returns the script's address on a path (from the documentation block of RFC 5737).
 pub fn peer_addr(path: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)), PORT + path)
 }
 
-/// The measured end's address on a path.
+/// Returns the measured end's address on a path.
 pub fn local_addr(path: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), PORT + path)
 }
 
-/// The transport configuration of both ends: unlimited windows, datagrams of `size` bytes, and this
-/// many paths. Zero disables multipath.
+/// Returns the transport configuration of both ends: unlimited windows, datagrams of `size` bytes,
+/// and this many paths. Zero disables multipath.
 pub fn transport(size: usize, max_paths: u32) -> TransportConfig {
     TransportConfig::default()
         .with_stream_window(UNLIMITED)
@@ -50,10 +50,10 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// A server waiting for a client.
+    /// Creates a server waiting for a client.
     ///
     /// # Errors
-    /// If the configuration is invalid or the system provides no randomness.
+    /// Fails if the configuration is invalid or the system provides no randomness.
     pub fn new(tls: &Tls, size: usize, max_paths: u32) -> Result<Self, String> {
         let mut secret = [0; 32];
         net::os_random(&mut secret).map_err(|error| format!("cannot get random bytes: {error}"))?;
@@ -66,7 +66,7 @@ impl Peer {
     /// Processes a batch that the client sent on a path.
     ///
     /// # Errors
-    /// If it begins no connection.
+    /// Fails if the batch begins no connection.
     pub fn handle(&mut self, path: u16, batch: &[u8], stride: usize) -> Result<(), String> {
         let from = Addresses { socket: path, ..Addresses::of(local_addr(path)) };
         let now = self.clock.now();
@@ -83,7 +83,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Runs the timers and passes everything it sends to `send`: path, batch, and the size of its
+    /// Runs the timers and passes all outgoing batches to `send`: path, batch, and the size of its
     /// datagrams.
     pub fn poll(&mut self, mut send: impl FnMut(u16, Vec<u8>, usize)) {
         let Some(connection) = &mut self.connection else { return };
@@ -101,12 +101,12 @@ impl Peer {
         }
     }
 
-    /// Both ends are at rest after the handshake, and `paths` paths are active.
+    /// Returns whether both ends are at rest after the handshake, and `paths` paths are active.
     pub fn can_become_script(&mut self, paths: usize) -> bool {
         self.connection.as_mut().is_some_and(|connection| connection.can_dismantle(paths))
     }
 
-    /// Becomes a script; `None` unless it [can](Self::can_become_script).
+    /// Becomes a script; returns `None` unless it [can](Self::can_become_script).
     pub fn into_script(self, paths: usize) -> Option<(ScriptKeys, Vec<ScriptedPeer>)> {
         into_script(self.connection?, paths)
     }

@@ -14,8 +14,8 @@ use crate::script::{AckObserver, ScriptReader, ScriptedPeer};
 /// Packets per acknowledgement: the most that our own send half requests from its peer.
 pub const ACK_EVERY: u64 = 256;
 
-/// Until this many packets were acknowledged, acknowledgements are more frequent: the window opens
-/// as it does on a real path.
+/// Number of acknowledged packets below which acknowledgements are more frequent, so that the
+/// window opens as on a real path.
 const ACK_SOONER_BELOW: u64 = 4 * ACK_EVERY;
 
 /// Bytes by which the script may be ahead of the measured end when data flow in both directions:
@@ -23,22 +23,22 @@ const ACK_SOONER_BELOW: u64 = 4 * ACK_EVERY;
 /// in a turn would have received everything before it had sent a tenth.
 const AHEAD_BYTES_MAX: u64 = 1 << 20;
 
-/// When arriving packets are acknowledged.
+/// Timing of acknowledgements of arriving packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AckTiming {
-    /// When enough packets have arrived, or when the measured end has called `recv` this often
-    /// since its last packet.
+    /// Acknowledges when enough packets have arrived, or when the measured end has called `recv`
+    /// this often since its last packet.
     WhenAsked {
         /// Calls of `recv`.
         silent_turns_max: u32,
     },
-    /// Only at an [`Item::Ack`](crate::channel::Item::Ack): no packet may overtake one that was
-    /// sealed in advance with a lower number.
+    /// Acknowledges only at an [`Item::Ack`](crate::channel::Item::Ack): no packet may overtake one
+    /// that was sealed in advance with a lower number.
     InPlace,
-    /// At their positions while there are batches sealed in advance, which keep pace with what the
-    /// measured end sends. Otherwise when enough packets have arrived or the measured end has
-    /// nothing more to send. The receiving processor is woken for the acknowledgement and never has
-    /// to poll: it need not be the one that sends.
+    /// Acknowledges at the positions among the batches sealed in advance, which keep pace with the
+    /// data from the measured end. Without such batches, acknowledges when enough packets have
+    /// arrived or the measured end has nothing more to send. The receiving processor is woken for
+    /// the acknowledgement and never has to poll: it need not be the one that sends.
     Duplex,
 }
 
@@ -67,17 +67,17 @@ pub(crate) struct ReceiveSide {
     pub(crate) ack_timing: AckTiming,
     /// Wakes the receiving processor.
     pub(crate) waker: Option<Waker>,
-    /// Calls of `recv` since the measured end sent something.
+    /// Calls of `recv` since the measured end last sent a packet.
     silent_turns: u32,
-    /// Packets that were acknowledged.
+    /// Number of acknowledged packets.
     acked: u64,
-    /// The last datagram was not full: the measured end has no more to send for now.
+    /// Whether the last datagram was not full: the measured end has no more to send for now.
     is_sender_idle: bool,
     /// Bytes that arrived since [`begin_round`](Self::begin_round).
     arrived_bytes: u64,
-    /// The script stopped after delivering this many bytes.
+    /// Number of bytes delivered when the script stopped.
     held_at: Option<u64>,
-    /// The last call of `recv` found nothing.
+    /// Whether the last call of `recv` found nothing.
     is_quiet: bool,
     check: Option<Check>,
 }
@@ -129,7 +129,7 @@ impl ReceiveSide {
         self.answer();
     }
 
-    /// Wakes the receiving processor if there is something for it.
+    /// Wakes the receiving processor if there is anything for it.
     fn answer(&mut self) {
         let wakes = match self.ack_timing {
             AckTiming::WhenAsked { .. } => true,
@@ -147,18 +147,18 @@ impl ReceiveSide {
 
     // ── Called by the receiving processor ────────────────────────────────────────────────────────
 
-    /// Whether more may be delivered after this many bytes. If not, the receiving processor is
-    /// woken when it may.
+    /// Returns whether more may be delivered after this many bytes. If not, the receiving processor
+    /// is woken when it may.
     pub(crate) fn lets_pass(&mut self, handed_bytes: u64) -> bool {
         let is_open = self.ack_timing != AckTiming::Duplex
             || handed_bytes <= self.arrived_bytes + AHEAD_BYTES_MAX
-            // A measured end that waits for an acknowledgement gets it.
+            // A measured end that waits for an acknowledgement gets one.
             || self.is_due();
         self.held_at = (!is_open).then_some(handed_bytes);
         is_open
     }
 
-    /// Whether an acknowledgement is due, with nothing else to send. If not, the receiving
+    /// Returns whether an acknowledgement is due, with nothing else to send. If not, the receiving
     /// processor is woken to ask again.
     pub(crate) fn is_answer_due(&mut self) -> bool {
         match self.ack_timing {
@@ -185,7 +185,7 @@ impl ReceiveSide {
         is_due
     }
 
-    /// Passes the packets noted since the last time to the script; returns their number.
+    /// Passes the packets noted since the last call to the script; returns their number.
     pub(crate) fn report_to(&mut self, script: &mut ScriptedPeer) -> u64 {
         let Some(observer) = &mut self.observer else { return 0 };
         let count = script.take_observed(observer);
@@ -196,7 +196,7 @@ impl ReceiveSide {
 
     // ── For the measurement ──────────────────────────────────────────────────────────────────────
 
-    /// Bytes are counted from zero.
+    /// Begins a round, in which bytes are counted from zero.
     pub(crate) fn begin_round(&mut self) {
         (self.arrived_bytes, self.held_at) = (0, None);
     }
@@ -217,13 +217,13 @@ impl ReceiveSide {
     /// Ends the check; returns the length of the stream sent meanwhile.
     ///
     /// # Errors
-    /// If the stream has not ended.
+    /// Fails if the stream has not ended.
     pub(crate) fn end_check(&mut self) -> Result<u64, String> {
         let check = self.check.take().ok_or("nothing was checked")?;
         if check.has_ended { Ok(check.next) } else { Err("the end of what was written was not sent".to_owned()) }
     }
 
-    /// The state as text.
+    /// Returns the state as text.
     pub(crate) fn describe(&self) -> String {
         let (waiting, arrived) = (self.waiting(), self.arrived_bytes);
         format!("{arrived} bytes arrived, {waiting} packets to acknowledge, held at {:?}", self.held_at)
@@ -235,7 +235,7 @@ impl ReceiveSide {
         self.observer.as_ref().map_or(0, AckObserver::unacknowledged)
     }
 
-    /// Enough packets for an acknowledgement.
+    /// Returns the number of packets that suffice for an acknowledgement.
     fn enough(&self) -> u64 {
         let sooner = if self.acked < ACK_SOONER_BELOW { 2 + self.acked / 4 } else { ACK_EVERY };
         sooner.min(ACK_EVERY)
@@ -253,14 +253,14 @@ impl ReceiveSide {
     }
 }
 
-/// Compares every byte that is sent.
+/// Compares every byte sent by the measured end.
 struct Check {
     reader: ScriptReader,
     pattern: Pattern,
     /// Bytes of the stream that arrived without a gap.
     next: u64,
     has_ended: bool,
-    /// Packets are opened in place, and the buffer is the sender's.
+    /// Copy of the packets, because they are opened in place and the buffer belongs to the sender.
     copy: Vec<u8>,
 }
 

@@ -14,7 +14,7 @@ use crate::script::ScriptedPeer;
 /// batches. With more, every batch has left the caches before it is sent.
 pub const ROUND_BYTES: u64 = 64 << 20;
 
-/// A round that takes longer has stalled.
+/// Time limit of a round, after which it counts as stalled.
 pub const ROUND_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// The longest delay of the receiver's acknowledgements, in microseconds: the shortest it supports.
@@ -28,20 +28,20 @@ pub enum Step {
     Ack(u64),
 }
 
-/// The number of datagrams of `size` bytes in a batch.
+/// Returns the number of datagrams of `size` bytes in a batch.
 pub fn batch_len(size: usize) -> usize {
     (PLAN_BYTES_MAX / size).min(PLAN_DATAGRAMS_MAX)
 }
 
-/// How a stream is sent.
+/// Position and parameters of a stream being sent.
 pub struct Writing<'a> {
     /// The stream.
     pub id: StreamId,
-    /// The offset of the next byte; advances.
+    /// Offset of the next byte; advances.
     pub offset: &'a mut u64,
-    /// The bytes, repeated without end.
+    /// Bytes, repeated endlessly.
     pub pattern: &'a Bytes,
-    /// The size of a datagram, bytes of UDP payload.
+    /// Size of a datagram in bytes of UDP payload.
     pub size: usize,
     /// Batches between two packet numbers that are reserved for the script's own acknowledgements.
     pub batches_per_ack: usize,
@@ -66,7 +66,7 @@ impl Writing<'_> {
 }
 
 impl Step {
-    /// The number of its data packets.
+    /// Returns the number of its data packets.
     pub fn packets(&self) -> u64 {
         match self {
             Self::Data(plan) => plan.packet_count() as u64,
@@ -103,10 +103,10 @@ pub fn seal_all(steps: Vec<Step>, mut spare: Vec<Vec<u8>>) -> Vec<Item> {
     })
 }
 
-/// Asks the measured end to acknowledge as rarely as our own send half would.
+/// Requests that the measured end acknowledge as rarely as our own send half would.
 ///
 /// # Errors
-/// The first failure.
+/// Returns the first failure.
 pub fn request_few_acks(channel: &Channel) -> Result<(), String> {
     let mut plan = Plan::new();
     channel.with_script(|script| script.plan_ack_frequency(ACK_EVERY, ACK_DELAY_US, &mut plan))?;

@@ -30,7 +30,7 @@ pub use observer::AckObserver;
 pub use reader::{ScriptReader, Unopened};
 
 /// Ends `connection`'s protocol and continues it as a script of `paths` paths, in the order in
-/// which these were opened. `None` unless [`Connection::can_dismantle`].
+/// which these were opened. Returns `None` unless [`Connection::can_dismantle`].
 #[must_use]
 pub fn into_script(connection: Connection, paths: usize) -> Option<(ScriptKeys, Vec<ScriptedPeer>)> {
     let left = connection.dismantle(paths)?;
@@ -70,7 +70,7 @@ impl ScriptKeys {
         if !peer.lacks_keys() {
             return;
         }
-        // The first path that asks derives them; the others get the same.
+        // The first path that requests them derives them; the others get the same.
         if self.phase % 2 != peer.observer.peer_phase % 2 {
             self.advance();
         }
@@ -79,7 +79,7 @@ impl ScriptKeys {
 
     /// Seals with the next keys from now on, on all paths, as RFC 9001, section 6.6, requires
     /// before 2^23 packets of AES-GCM. Returns false without effect while the peer has not followed
-    /// the last update on each path, which only [noted](ScriptedPeer::note_arrived) packets show.
+    /// the last update on each path; only [noted](ScriptedPeer::note_arrived) packets show that.
     pub fn update(&mut self, peers: &mut [&mut ScriptedPeer]) -> bool {
         let may = peers.iter().all(|peer| peer.phase == peer.observer.peer_phase && peer.phase == self.phase);
         if may {
@@ -104,13 +104,13 @@ impl fmt::Debug for ScriptKeys {
 
 /// One path of one end of a confirmed connection, as a script. See the [module](self).
 pub struct ScriptedPeer {
-    /// Observes the packets that arrive.
+    /// Observer of arriving packets.
     observer: AckObserver,
     seal: DirectionKeys,
-    /// Our key updates.
+    /// Number of our key updates.
     phase: u64,
     path: PathId,
-    /// Acknowledgements name their path (multipath draft-21, section 2.3).
+    /// Whether acknowledgements name their path (multipath draft-21, section 2.3).
     is_multipath: bool,
     remote_id: ConnectionId,
     addresses: Addresses,
@@ -131,12 +131,12 @@ impl ScriptedPeer {
         }
     }
 
-    /// The path of the connection that this script continues.
+    /// Returns the path of the connection that this script continues.
     pub fn path(&self) -> PathId {
         self.path
     }
 
-    /// The two ends of the path, as the connection knew them.
+    /// Returns the two ends of the path, as the connection knew them.
     pub fn addresses(&self) -> Addresses {
         self.addresses
     }
@@ -151,25 +151,25 @@ impl ScriptedPeer {
     /// Notes the datagrams of a batch: see [`AckObserver::note_arrived`].
     ///
     /// # Errors
-    /// If a datagram is no 1-RTT packet; nothing of the batch counts then.
+    /// Fails if a datagram is no 1-RTT packet; nothing of the batch counts then.
     pub fn note_arrived(&mut self, batch: &[u8], stride: usize) -> Result<(), NotScripted> {
         self.observer.note_arrived(batch, stride)
     }
 
-    /// Packets noted since the last acknowledgement.
+    /// Returns the number of packets noted since the last acknowledgement.
     pub fn unacknowledged(&self) -> u64 {
         self.observer.unacknowledged()
     }
 
-    /// Detaches the observer: from now on it notes arrivals, on any processor, and the script
-    /// gets them by [taking them over](Self::take_observed). An observer that was detached
-    /// before notes no later packets.
+    /// Detaches the observer: from now on it notes arrivals, on any processor, and the script gets
+    /// them by [taking them over](Self::take_observed). An observer detached earlier notes no later
+    /// packets.
     #[must_use]
     pub fn detach_observer(&mut self) -> AckObserver {
         self.observer.part()
     }
 
-    /// Takes over what a [detached](Self::detach_observer) observer has noted since the last time;
+    /// Takes over the notes of a [detached](Self::detach_observer) observer since the last call;
     /// returns the number of packets. [`lacks_keys`](Self::lacks_keys) may be true after it.
     pub fn take_observed(&mut self, observer: &mut AckObserver) -> u64 {
         self.observer.take_from(observer)
@@ -177,7 +177,8 @@ impl ScriptedPeer {
 
     // ── Key updates ──────────────────────────────────────────────────────────────────────────────
 
-    /// The peer has updated its keys: call [`ScriptKeys::renew`] before anything is planned.
+    /// Returns whether the peer has updated its keys: if so, call [`ScriptKeys::renew`] before
+    /// planning anything.
     pub fn lacks_keys(&self) -> bool {
         self.phase < self.observer.peer_phase
     }
@@ -192,7 +193,7 @@ impl ScriptedPeer {
     }
 
     /// Fills `plan` with an acknowledgement of all packets [noted](Self::note_arrived) since the
-    /// last one; false if there are none.
+    /// last one; returns false if there are none.
     pub fn plan_ack(&mut self, plan: &mut Plan) -> bool {
         if self.observer.arrived.is_empty() {
             return false;
@@ -202,8 +203,8 @@ impl ScriptedPeer {
         true
     }
 
-    /// As [`plan_ack`](Self::plan_ack), with a [reserved](Self::reserve_number) packet number; a
-    /// bare PING if nothing was noted, so that the number is used.
+    /// Does the same as [`plan_ack`](Self::plan_ack) with a [reserved](Self::reserve_number) packet
+    /// number; plans a bare PING if nothing was noted, so that the number is used.
     pub fn plan_ack_as(&mut self, number: u64, plan: &mut Plan) {
         let named = self.is_multipath.then_some(self.path);
         let ranges = self.observer.take();
@@ -236,7 +237,7 @@ impl ScriptedPeer {
     /// frame's header would grow.
     ///
     /// # Panics
-    /// If `pattern` is empty, `packets` is zero, or `size` holds no byte of data.
+    /// Panics if `pattern` is empty, `packets` is zero, or `size` holds no byte of data.
     pub fn plan_data(
         &mut self,
         id: StreamId,

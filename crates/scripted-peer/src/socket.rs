@@ -1,5 +1,5 @@
-//! The socket of the measured end: what it sends goes to the script at once, and it receives what
-//! the script sends.
+//! The socket of the measured end: outgoing data reach the script at once, and incoming data come
+//! from the script.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ pub struct ScriptSocket {
 }
 
 impl ScriptSocket {
-    /// The measured end's side of a channel.
+    /// Creates the measured end's side of a channel.
     pub fn new(channel: &Arc<Channel>) -> Self {
         Self { channel: Arc::clone(channel), counters: SocketCounters::default() }
     }
@@ -81,7 +81,7 @@ impl DatagramSocket for ScriptSocket {
 
 impl LiveSocket for ScriptSocket {
     fn readiness(&mut self, waker: &Waker) -> Readiness {
-        // Of two handles, the receiving one asks last.
+        // Of two handles, the receiving one polls last.
         self.channel.set_waker(waker);
         Readiness::Waker
     }

@@ -19,13 +19,13 @@ pub(super) const SAMPLE_AT: usize = NUMBER_AT + 4;
 /// The bit of the first byte that marks a long header.
 const LONG_FORM: u8 = 0x80;
 
-/// Ranges of one acknowledgement, at most, so that it fits every datagram. The oldest ranges beyond
-/// that are dropped, and their packets count as lost.
+/// Limit on the ranges of one acknowledgement, so that it fits every datagram. The oldest ranges
+/// beyond that are dropped, and their packets count as lost.
 const RANGES_MAX: usize = 64;
 
 /// Notes which packets arrive on one path of a script, possibly on another processor than the
 /// script itself ([`ScriptedPeer::detach_observer`](super::ScriptedPeer::detach_observer)). The two
-/// share nothing: the script takes over what was noted with
+/// share nothing: the script takes over the notes with
 /// [`take_observed`](super::ScriptedPeer::take_observed).
 pub struct AckObserver {
     open_header: Arc<dyn HeaderKey>,
@@ -54,7 +54,7 @@ impl AckObserver {
     /// acknowledging those is an error (RFC 9000, section 21.4).
     ///
     /// # Errors
-    /// If a datagram is no 1-RTT packet; nothing of the batch counts then.
+    /// Fails if a datagram is no 1-RTT packet; nothing of the batch counts then.
     pub fn note_arrived(&mut self, batch: &[u8], stride: usize) -> Result<(), NotScripted> {
         let stride = stride.max(1);
         let count = batch.len().div_ceil(stride);
@@ -81,24 +81,24 @@ impl AckObserver {
         Ok(())
     }
 
-    /// Packets noted since the last acknowledgement.
+    /// Returns the number of packets noted since the last acknowledgement.
     pub fn unacknowledged(&self) -> u64 {
         self.arrived_count
     }
 
-    /// A second observer for packets that arrive from now on. Earlier notes stay here.
+    /// Creates a second observer for packets that arrive from now on. Earlier notes stay here.
     pub(super) fn part(&mut self) -> Self {
         Self::new(Arc::clone(&self.open_header), self.peer_phase, self.largest)
     }
 
-    /// Everything noted since the last time.
+    /// Takes everything noted since the last call.
     pub(super) fn take(&mut self) -> RangeSet {
         self.arrived_count = 0;
         std::mem::take(&mut self.arrived)
     }
 
-    /// Adds what another observer of the same path has noted since the last time; returns the
-    /// number of packets.
+    /// Adds the notes of another observer of the same path since the last call; returns the number
+    /// of packets.
     pub(super) fn take_from(&mut self, other: &mut Self) -> u64 {
         let count = std::mem::take(&mut other.arrived_count);
         if self.arrived.is_empty() {
@@ -135,8 +135,8 @@ impl AckObserver {
         Ok(Header { number, key_phase: plain.key_phase })
     }
 
-    /// The peer's newest packet has this phase bit. If that is a new phase, ours follows before any
-    /// packet of it is acknowledged (RFC 9001, section 6.2).
+    /// Follows the phase bit of the peer's newest packet. If it shows a new phase, our phase
+    /// follows before any packet of it is acknowledged (RFC 9001, section 6.2).
     fn follow(&mut self, key_phase: bool) {
         if key_phase != (self.peer_phase % 2 == 1) {
             self.peer_phase += 1;

@@ -1,4 +1,4 @@
-//! Opens what the peer of a script sends, to check that it is what its application wrote.
+//! Opening of the packets of a script's peer, to check that they contain its application's data.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use quic::dismantle::PacketReader;
 
 use super::{ScriptKeys, ScriptedPeer};
 
-/// Packets that cannot be opened or hold no frames: their number.
+/// Number of packets that cannot be opened or hold no frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unopened(pub u64);
 
@@ -26,8 +26,8 @@ pub struct ScriptReader {
 }
 
 impl ScriptKeys {
-    /// A reader of packets that arrive on the path of `peer` from now on; `None` if keys were
-    /// already updated. It does not follow updates: later packets are [`Unopened`].
+    /// Creates a reader of packets that arrive on the path of `peer` from now on; returns `None` if
+    /// keys were already updated. It does not follow updates: later packets are [`Unopened`].
     pub fn reader(&self, peer: &ScriptedPeer) -> Option<ScriptReader> {
         let reader = || self.open.reader(peer.path, peer.is_multipath, peer.observer.largest);
         (self.phase == self.open.phase()).then(|| ScriptReader { packets: reader() })
@@ -40,7 +40,7 @@ impl ScriptReader {
     /// the last of their stream.
     ///
     /// # Errors
-    /// If a packet did not open; `each` is called for the rest.
+    /// Fails if a packet did not open; `each` is called for the rest.
     pub fn read(
         &mut self,
         batch: &mut [u8],

@@ -13,7 +13,7 @@ const SIZE: usize = 1200;
 struct Pair {
     client: Connection,
     keys: ScriptKeys,
-    /// The first path's.
+    /// Script of the first path.
     script: ScriptedPeer,
     others: Vec<ScriptedPeer>,
     now: Instant,
@@ -77,7 +77,7 @@ impl Pair {
         std::iter::once(&mut self.script).chain(&mut self.others)
     }
 
-    /// The script of the path from this socket.
+    /// Returns the script of the path from this socket.
     fn script_at(&mut self, socket: usize) -> &mut ScriptedPeer {
         self.scripts().nth(socket).expect("there is such a path")
     }
@@ -99,7 +99,7 @@ impl Pair {
         }
     }
 
-    /// Delivers everything the client has due to the script; returns the number of packets.
+    /// Delivers all due packets of the client to the script; returns their number.
     fn take(&mut self) -> usize {
         let mut packets = 0;
         while self.client.poll_plan(self.now, 64, &mut self.plan) {
@@ -117,7 +117,8 @@ impl Pair {
     }
 }
 
-/// Windows that never block the script, and a send buffer that keeps flights short.
+/// Returns a configuration with windows that never block the script, and a send buffer that keeps
+/// flights short.
 fn config() -> TransportConfig {
     TransportConfig::default()
         .with_connection_window(1 << 40)
@@ -149,7 +150,7 @@ fn each_packet_is_acknowledged_and_no_skipped_number() {
     assert_eq!(stats.send.packets_sent, stats.paths[0].packets_acked + before_the_script(&stats));
 }
 
-/// Packets of the handshake, and those that are never acknowledged.
+/// Returns the number of packets of the handshake, and of those that are never acknowledged.
 fn before_the_script(stats: &quic::Stats) -> u64 {
     let known = stats.send.packets_sent - stats.paths[0].packets_acked;
     assert!(known < 40, "{known} packets were not acknowledged");
@@ -224,7 +225,7 @@ fn datagrams_that_are_no_packets_for_the_script_are_refused() {
     assert!(!pair.script.plan_ack(&mut pair.plan) || pair.script.observer.largest.is_some());
 }
 
-/// As `config`, for several paths.
+/// Returns the same as `config`, for several paths.
 fn paths_config() -> TransportConfig {
     config().with_max_paths(4).with_scheduler(quic::Strategy::RoundRobin)
 }
@@ -315,8 +316,8 @@ fn a_detached_observer_lets_the_script_acknowledge_with_reserved_numbers() {
         if round == 150 {
             pair.client.finish(ours).unwrap();
         }
-        // As on two processors: a run is sealed in advance, and the acknowledgement before it gets
-        // its content only then.
+        // Two processors behave this way: a run is sealed in advance, and the acknowledgement
+        // before it gets its content only then.
         let number = pair.script.reserve_number();
         let mut row = Plan::new();
         scripted += pair.script.plan_data(theirs, scripted, 40, SIZE, &pattern, &mut row);

@@ -1,5 +1,5 @@
-//! [`StreamCheck`]: everything that the script does not do because it would cost time: it verifies
-//! each digest, opens each record and compares each byte.
+//! [`StreamCheck`]: all checks that the script omits because they would cost time: it verifies each
+//! digest, opens each record and compares each byte.
 
 use bytes::Bytes;
 use layers::secret::{Direction, SALT_LEN};
@@ -10,12 +10,12 @@ use wire::ip;
 
 use crate::pattern::Pattern;
 
-/// Checks what the measured end sends: the [pattern](Pattern), without an end.
+/// Checks the data from the measured end: the endless [pattern](Pattern).
 #[derive(Debug)]
 pub struct StreamCheck {
     layers: Layers,
     pattern: PatternAt,
-    /// The initial sequence numbers of the measured end and of the script.
+    /// Initial sequence numbers of the measured end and of the script.
     initial: (Seq32, Seq32),
     reader: RecordReader,
     key: Option<RecordKey>,
@@ -23,7 +23,7 @@ pub struct StreamCheck {
     hasher: blake3::Hasher,
 }
 
-/// How much of the pattern has arrived.
+/// Progress of the comparison with the pattern.
 struct PatternAt {
     pattern: Pattern,
     bytes: u64,
@@ -46,7 +46,7 @@ impl PatternAt {
 }
 
 impl StreamCheck {
-    /// A check of a stack with these layers.
+    /// Creates a check of a stack with these layers.
     pub fn new(layers: Layers) -> Self {
         let (initial, hasher) = ((Seq32::new(0), Seq32::new(0)), blake3::Hasher::new());
         let pattern = PatternAt { pattern: Pattern::new(), bytes: 0 };
@@ -57,18 +57,18 @@ impl StreamCheck {
         self.initial = (sender, receiver);
     }
 
-    /// Bytes of the application that were compared.
+    /// Returns the number of application bytes compared.
     pub const fn bytes(&self) -> u64 {
         self.pattern.bytes
     }
 
-    /// A digest of the segments: their positions, lengths and data. It says nothing of acknowledgements
-    /// and of flags that depend on when the application writes.
+    /// Returns a digest of the segments: their positions, lengths and data. It does not cover
+    /// acknowledgements, or flags that depend on the times of the application's writes.
     pub fn wire_digest(&self) -> String {
         self.hasher.finalize().to_hex().to_string()
     }
 
-    /// Checks the next packet, whose data begin at `data_at`.
+    /// Checks the next packet, whose data start at `data_at`.
     pub(crate) fn take(&mut self, packet: &[u8], data_at: usize, seq: Seq32) -> Result<(), String> {
         if let Some(key) = self.layers.digest() {
             let parsed = ip::Packet::parse(packet).map_err(|error| error.to_string())?;

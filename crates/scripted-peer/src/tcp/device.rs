@@ -16,7 +16,7 @@ use super::feed::Fed;
 use super::script::TcpScript;
 use crate::link::lock;
 
-/// Packets in a receive call, at most.
+/// Limit on packets in a receive call.
 const READS_MAX: usize = 16;
 
 /// Segments in a plan: more than fit into 64 KiB with packets of 4 KiB.
@@ -35,7 +35,7 @@ struct Shared {
 }
 
 impl ScriptDevice {
-    /// A device whose other side is `script`.
+    /// Creates a device connected to `script`.
     pub fn new(script: TcpScript) -> Self {
         Self { shared: Arc::new(Mutex::new(Shared { script, waker: None })) }
     }
@@ -51,14 +51,14 @@ impl ScriptDevice {
 }
 
 impl ScriptDevice {
-    /// Lets the script send packets that were made in advance.
+    /// Passes packets made in advance to the script.
     pub fn feed(&self, packets: Vec<Fed>) {
         let mut shared = self.shared();
         shared.script.feed(packets);
         shared.wake();
     }
 
-    /// Lets the script send packets that were made in advance, at the pace of the other direction.
+    /// Passes packets made in advance to the script, to be sent at the pace of the other direction.
     pub fn feed_in_step(&self, packets: Vec<Fed>) {
         let mut shared = self.shared();
         shared.script.feed_in_step(packets);
@@ -87,7 +87,7 @@ impl Device for ScriptDevice {
     }
 
     fn readiness(&mut self, waker: &Waker) -> Readiness {
-        // Of two handles, the receiving one asks last.
+        // Of two handles, the receiving one polls last.
         self.shared().waker = Some(waker.clone());
         Readiness::Waker
     }

@@ -20,11 +20,11 @@ use super::script::TcpScript;
 /// Time limit of the handshake, which takes microseconds.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
-/// Bytes in flight, at most: enough that acknowledgements never limit, and few enough for the caches of
-/// two processors.
+/// Limit on bytes in flight: enough that acknowledgements never limit, and few enough for the
+/// caches of two processors.
 const SEND_BUFFER: usize = 4 << 20;
 
-/// Bytes that wait between the application and the connection.
+/// Limit on bytes between the application and the connection.
 const BETWEEN_BYTES: usize = 8 << 20;
 
 const IPV4_LEN: usize = 20;
@@ -33,39 +33,40 @@ const TCP_LEN: usize = 20;
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 
-/// The address of the measured end.
+/// Returns the address of the measured end.
 pub(crate) fn local_addr() -> SocketAddr {
     (LOCAL, 0).into()
 }
 
-/// The address of the script.
+/// Returns the address of the script.
 pub(crate) fn peer_addr() -> SocketAddr {
     (PEER, 5001).into()
 }
 
-/// The measured stack, and what runs it.
+/// The measured stack, and its processors.
 #[derive(Debug, Clone)]
 pub struct TcpSetup {
-    /// Its layers.
+    /// Layers.
     pub stack: Stack,
-    /// Bytes of the application in a packet.
+    /// Application bytes in a packet.
     pub payload: usize,
-    /// What its processors do.
+    /// Placement of its work on processors.
     pub placement: Placement,
-    /// The processors in use, by their system numbers.
+    /// Processors in use, by their system numbers.
     pub cores: Vec<usize>,
-    /// Whether to measure the time of each activity.
+    /// Whether the time of each activity is measured.
     pub metered: bool,
 }
 
 impl TcpSetup {
-    /// The layers, with records that fill a packet. The keys need no secrecy: nothing leaves the process.
+    /// Returns the layers, with records that fill a packet. The keys need not be secret: nothing
+    /// leaves the process.
     pub fn layers(&self) -> Layers {
         let layers = Layers::new(self.stack, SharedSecret::new([3; 32]));
         layers.with_record_len(self.payload).with_single_packets()
     }
 
-    /// The length of a packet.
+    /// Returns the length of a packet.
     pub fn packet_len(&self) -> usize {
         let record_len = self.stack.cipher.map_or(self.payload, |layer| RecordKey::sealed_len(layer, self.payload));
         IPV4_LEN + self.layers().below_len() + TCP_LEN + record_len
@@ -99,7 +100,7 @@ impl TcpSetup {
     }
 }
 
-/// The engine as handles see it.
+/// The engine, as seen by handles.
 #[derive(Clone)]
 pub(crate) struct ScriptRuntime(pub(crate) Drivers<ScriptDevice>);
 
@@ -132,7 +133,7 @@ impl TcpEnd {
     /// Starts a stack and connects. `check` sees every packet, which costs time.
     ///
     /// # Errors
-    /// A message for the user.
+    /// Returns a message for the user.
     pub fn start(setup: &TcpSetup, check: Option<StreamCheck>) -> Result<Self, String> {
         let device = ScriptDevice::new(TcpScript::new(setup.layers(), check));
         let make = |count, _| Ok((0..count).map(|_| setup.protocol()).collect());
@@ -148,7 +149,7 @@ impl TcpEnd {
     /// Writes all of `bytes`. Waits for space.
     ///
     /// # Errors
-    /// A message for the user, if the connection has ended.
+    /// Returns a message for the user if the connection has ended.
     pub fn write(&self, mut bytes: Bytes) -> Result<(), String> {
         while !bytes.is_empty() {
             let written = self.drivers.block_on(None, |waker| self.stream.poll_write(&mut bytes, waker));
@@ -157,64 +158,64 @@ impl TcpEnd {
         Ok(())
     }
 
-    /// The next received bytes. Waits for them.
+    /// Returns the next received bytes. Waits for them.
     ///
     /// # Errors
-    /// A message for the user, if the connection has ended.
+    /// Returns a message for the user if the connection has ended.
     pub fn read(&self) -> Result<Bytes, String> {
         let read = self.drivers.block_on(None, |waker| self.stream.poll_read(usize::MAX, waker));
         let read = read.ok_or("the stack has ended")?.map_err(|error| error.to_string())?;
         read.ok_or_else(|| "the script has ended the stream".to_owned())
     }
 
-    /// Makes the script's data for this connection.
+    /// Creates the feeder of the script's data for this connection.
     ///
     /// # Errors
-    /// A message for the user, if there is none.
+    /// Returns a message for the user if there is no connection.
     pub fn feeder(&self, payload: usize) -> Result<Feeder, String> {
         let feeder = self.device.with_script(|script| script.feeder(payload));
         feeder.ok_or_else(|| "the script has no connection".to_owned())
     }
 
-    /// Ends the connection: a writer that waits gets an error.
+    /// Ends the connection: a waiting writer gets an error.
     pub fn close(&self) {
         self.drivers.stop();
     }
 
-    /// Packets with data that were sent.
+    /// Returns the number of packets with data that were sent.
     pub fn packets_sent(&self) -> u64 {
         self.device.with_script(TcpScript::packets)
     }
 
-    /// Packets that were sent again, although none was lost.
+    /// Returns the number of packets that were resent, although none was lost.
     pub fn packets_repeated(&self) -> u64 {
         self.device.with_script(TcpScript::repeated)
     }
 
-    /// The time of each activity so far, if it is measured.
+    /// Returns the time of each activity so far, if it is measured.
     pub fn costs(&self) -> Option<Costs> {
         self.drivers.costs()
     }
 
-    /// Counters of the workers, if there are any.
+    /// Returns the counters of the workers, if there are any.
     pub fn worker_pool_stats(&self) -> Option<WorkerPoolStats> {
         self.drivers.worker_pool_stats()
     }
 
-    /// Counters of the receive worker, if there is one.
+    /// Returns the counters of the receive worker, if there is one.
     pub fn receive_worker_stats(&self) -> Option<ReceiveWorkerStats> {
         self.drivers.receive_worker_stats()
     }
 
-    /// The device and its script.
+    /// Returns the device and its script.
     pub const fn device(&self) -> &ScriptDevice {
         &self.device
     }
 
-    /// The first failure.
+    /// Checks for a failure.
     ///
     /// # Errors
-    /// If there is one: a message for the user.
+    /// Returns the first failure, as a message for the user.
     pub fn check(&self) -> Result<(), String> {
         self.device.with_script(|script| script.failure().map_or(Ok(()), |failure| Err(failure.to_owned())))
     }

@@ -12,7 +12,7 @@ use wire::tcp::{self as tcp_wire, Flags, Header, Options};
 
 use crate::pattern::Pattern;
 
-/// The window of the script, in units of its scale: a gibibyte never limits a transfer.
+/// Window of the script in units of its scale: a gibibyte never limits a transfer.
 const WINDOW: u16 = u16::MAX;
 
 /// The script's salt: it need not be secret, and there is one connection.
@@ -28,11 +28,11 @@ pub struct Outgoing {
     pub(super) options: Options,
 }
 
-/// A packet that was made in advance.
+/// A packet made in advance.
 #[derive(Debug, Clone)]
 pub struct Fed {
     pub(super) packet: Bytes,
-    /// The sequence number after it.
+    /// Sequence number after it.
     pub(super) end: Seq32,
 }
 
@@ -78,17 +78,17 @@ impl Outgoing {
     }
 }
 
-/// Makes the data of one connection: the [pattern](Pattern), without an end.
+/// Creates the data of one connection: the endless [pattern](Pattern).
 pub struct Feeder {
     layers: Layers,
-    /// The header of the next packet.
+    /// Header of the next packet.
     next: Outgoing,
     key: Option<RecordKey>,
     payload: usize,
     pattern: Pattern,
-    /// Packets that were made.
+    /// Number of packets made.
     packets: u64,
-    /// Bytes of the application in them.
+    /// Application bytes in them.
     bytes: u64,
 }
 
@@ -107,18 +107,18 @@ impl Feeder {
         Self { layers, next, key, payload, pattern: Pattern::new(), packets: 0, bytes: 0 }
     }
 
-    /// Bytes of the application in all packets that were made.
+    /// Returns the number of application bytes in all packets made.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Sets what the next packets acknowledge. A receiver drops packets that acknowledge less than the
-    /// largest window before what it has sent (RFC 5961, section 5.2).
+    /// Sets the acknowledgement of the next packets. A receiver drops packets that acknowledge less
+    /// than the largest window before what it has sent (RFC 5961, section 5.2).
     pub fn set_ack(&mut self, ack: Seq32) {
         self.next.ack = ack;
     }
 
-    /// Makes packets with at least `bytes` bytes of the application, on all processors.
+    /// Makes packets with at least `bytes` application bytes, on all processors.
     pub fn make(&mut self, bytes: u64) -> Vec<Fed> {
         let end = self.bytes + bytes;
         let mut steps = Vec::new();
@@ -137,7 +137,7 @@ impl Feeder {
     }
 
     fn step(&mut self) -> Step {
-        // The salt and the first record have the length of another record.
+        // The salt and the first record together are as long as another record.
         let has_salt = self.packets == 0 && self.key.is_some();
         let len = self.payload - if has_salt { SALT.len() } else { 0 };
         let step = Step { header: self.next.clone(), number: self.packets, offset: self.bytes, len };

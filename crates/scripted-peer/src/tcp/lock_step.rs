@@ -12,18 +12,18 @@ use super::end::{ScriptRuntime, TcpSetup};
 use super::script::TcpScript;
 use crate::pattern::Pattern;
 
-/// The time between two rounds of turns.
+/// Time between two rounds of turns.
 const STEP: Duration = Duration::from_micros(10);
 
-/// Rounds in which nothing happens before the run counts as stalled.
+/// Number of rounds without progress after which the run counts as stalled.
 const IDLE_MAX: u32 = 100_000;
 
 /// Sends `len` bytes of the [pattern](Pattern) in lock-step, with the processors in an order that
-/// `seed` gives. Every digest is verified and every record opened. Returns the [digest of the
+/// `seed` determines. Every digest is verified and every record opened. Returns the [digest of the
 /// stream](StreamCheck::wire_digest).
 ///
 /// # Errors
-/// A message for the user: if anything is not as it was written.
+/// Returns a message for the user if any byte differs from the data written.
 pub fn wire_digest(setup: &TcpSetup, len: usize, seed: u64) -> Result<String, String> {
     let clock = ManualClock::new();
     let device = ScriptDevice::new(TcpScript::new(setup.layers(), Some(StreamCheck::new(setup.layers()))));
@@ -32,7 +32,7 @@ pub fn wire_digest(setup: &TcpSetup, len: usize, seed: u64) -> Result<String, St
         Drivers::start_stepped(setup.settings(), TcpSetup::limits(), vec![device.clone()], clock.clone(), make);
     let (drivers, mut stepped) = started.map_err(|error| error.to_string())?;
     let stream = ScriptRuntime(drivers).connect().map_err(|error| error.to_string())?;
-    // All at once: where records end depends on what is written when they are made.
+    // All at once: the ends of records depend on the data available when they are made.
     let mut bytes: Bytes = Pattern::new().bytes().iter().copied().cycle().take(len).collect();
     if let Poll::Ready(Err(error)) = stream.poll_write(&mut bytes, Waker::noop()) {
         return Err(error.to_string());
@@ -105,7 +105,7 @@ mod tests {
         for (at, one) in digests.iter().enumerate() {
             assert!(!digests[at + 1..].contains(one), "{digests:?}");
         }
-        // What is below TCP is no part of the stream.
+        // Layers below TCP are not part of the stream.
         assert_eq!(of("tcp/md5/ip", 90_000), of("tcp/blake3/ip", 90_000));
     }
 }

@@ -1,5 +1,5 @@
-//! One end of a TCP connection that costs almost no processor time. The measured end is a whole stack
-//! with its layers, over a [`ScriptDevice`] in memory in the place of a network card.
+//! One end of a TCP connection that costs almost no processor time. The measured end is a complete
+//! stack with its layers, over a [`ScriptDevice`] in memory in place of a network card.
 //!
 //! | module | contents |
 //! |---|---|

@@ -13,14 +13,15 @@ use wire::tcp::{self as tcp_wire, Flags, Header, Options};
 use super::check::StreamCheck;
 use super::feed::{Fed, Feeder, Outgoing};
 
-/// Packets per acknowledgement: a 256 KiB piece of packets of 4 KiB. Acknowledgements are no part of what
-/// is measured; with fewer of them, the window would empty.
+/// Packets per acknowledgement: a 256 KiB piece of packets of 4 KiB. Acknowledgements are not part
+/// of the measurement; with fewer of them, the window would empty.
 pub const ACK_EVERY: u64 = 64;
 
-/// How many packets one direction may be ahead of the other if they [keep step](TcpScript::feed_in_step).
+/// Number of packets by which one direction may lead the other if they [keep
+/// step](TcpScript::feed_in_step).
 const LEAD: u64 = 4 * ACK_EVERY;
 
-/// The window is announced in units of this power of two.
+/// Shift of the announced window.
 const WINDOW_SCALE: u8 = 14;
 
 /// The script's initial sequence number.
@@ -30,51 +31,52 @@ const INITIAL: Seq32 = Seq32::new(1_000_000);
 #[derive(Debug)]
 pub struct TcpScript {
     layers: Layers,
-    /// Known from the SYN on; its local side is that of the script.
+    /// Addresses, known from the SYN on; the local side is the script's.
     tuple: Option<Tuple>,
-    /// The answer to the SYN has not left.
+    /// Whether the answer to the SYN has not left.
     is_syn_due: bool,
-    /// The measured end's initial sequence number.
+    /// Initial sequence number of the measured end.
     peer_initial: Seq32,
-    /// The next sequence number of the measured end.
+    /// Next sequence number of the measured end.
     next: Seq32,
-    /// Packets of data that arrived, and those of them that were acknowledged.
+    /// Number of data packets received; the next field counts those acknowledged.
     packets: u64,
     acked: u64,
-    /// The sequence numbers after packets that were not acknowledged.
+    /// Sequence numbers after the packets not acknowledged.
     unacked: VecDeque<Seq32>,
-    /// The sequence number that was acknowledged.
+    /// Acknowledged sequence number.
     ack: Seq32,
     bytes: u64,
-    /// Packets that were sent again.
+    /// Number of packets resent.
     repeated: u64,
-    /// Packets that were made in advance.
+    /// Packets made in advance.
     feed: VecDeque<Fed>,
-    /// The sequence number after what was sent.
+    /// Sequence number after the data sent.
     sent: Seq32,
-    /// None unless both directions keep step.
+    /// Progress of both directions; `None` unless they keep step.
     step: Option<Step>,
-    /// The sequence number after the last that the measured end permits, and the unit of its windows.
+    /// Sequence number after the last one that the measured end permits, and the unit of its
+    /// windows.
     edge: Seq32,
     peer_scale: u8,
-    /// Something has arrived since the measured end last received.
+    /// Whether a packet has arrived since the measured end last received.
     has_arrived: bool,
     check: Option<StreamCheck>,
     failure: Option<String>,
 }
 
-/// Both directions, since they began to keep step.
+/// Progress of both directions since they began to keep step.
 #[derive(Debug)]
 struct Step {
-    /// Packets that were sent.
+    /// Number of packets sent.
     fed: u64,
-    /// Packets that had arrived, and were acknowledged, before.
+    /// Numbers of packets received, and acknowledged, before.
     arrived_before: u64,
     acked_before: u64,
 }
 
 impl TcpScript {
-    /// A script that waits for a SYN. `check` sees every packet.
+    /// Creates a script that waits for a SYN. `check` sees every packet.
     pub fn new(layers: Layers, check: Option<StreamCheck>) -> Self {
         Self {
             layers,
@@ -99,42 +101,42 @@ impl TcpScript {
         }
     }
 
-    /// Packets with data that arrived in order.
+    /// Returns the number of packets with data that arrived in order.
     pub const fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// Bytes of their TCP data.
+    /// Returns the number of bytes of their TCP data.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Packets that were sent again, although none is lost.
+    /// Returns the number of packets that were resent, although none is lost.
     pub const fn repeated(&self) -> u64 {
         self.repeated
     }
 
-    /// The sequence number that was acknowledged.
+    /// Returns the acknowledged sequence number.
     pub const fn ack(&self) -> Seq32 {
         self.ack
     }
 
-    /// The first failure.
+    /// Returns the first failure.
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
-    /// The check, to be read.
+    /// Returns the check, for reading its results.
     pub const fn check(&self) -> Option<&StreamCheck> {
         self.check.as_ref()
     }
 
     // ── The measured end sends ───────────────────────────────────────────────────────────────────
 
-    /// Takes what the measured end sends. True if the script has something to send.
+    /// Takes packets from the measured end. Returns true if the script has something to send.
     ///
     /// # Errors
-    /// If the device would have to cut packets or complete checksums.
+    /// Fails if the device would have to segment packets or complete checksums.
     pub fn take(&mut self, packets: &SuperPacket) -> Result<bool, SendError> {
         if packets.is_checksum_partial {
             return Err(SendError::Refused("the scripted device has no offloads".to_owned()));
@@ -184,7 +186,7 @@ impl TcpScript {
         Ok(())
     }
 
-    /// What the measured end permits.
+    /// Records the window of the measured end.
     fn note_window(&mut self, header: &[u8; tcp_wire::HEADER_LEN]) {
         let ack = Seq32::new(u32::from_be_bytes([header[8], header[9], header[10], header[11]]));
         let window = u32::from(u16::from_be_bytes([header[14], header[15]])) << self.peer_scale;
@@ -216,20 +218,21 @@ impl TcpScript {
 
     // ── The measured end receives ────────────────────────────────────────────────────────────────
 
-    /// Packets that may be acknowledged now.
+    /// Returns the number of packets that may be acknowledged now.
     fn acknowledgeable(&self) -> u64 {
         let until = match &self.step {
-            // Acknowledgements that are withheld for long look like loss.
+            // Acknowledgements withheld for long look like loss.
             Some(step) if !self.feed.is_empty() => self.packets.min(step.acked_before + step.fed + LEAD),
             _ => self.packets,
         };
         until.saturating_sub(self.acked)
     }
 
-    /// The next packet to the measured end, and whether the script wants to be asked again soon.
+    /// Returns the next packet for the measured end, and whether the script should be polled again
+    /// soon.
     ///
     /// An acknowledgement is due when enough packets wait for it, or when the measured end has sent
-    /// nothing since it last asked.
+    /// nothing since its last poll.
     pub fn next_packet(&mut self) -> (Option<Bytes>, bool) {
         if std::mem::take(&mut self.is_syn_due) {
             let options = Options { mss: Some(u16::MAX), window_scale: Some(WINDOW_SCALE), ..Options::default() };
@@ -265,21 +268,21 @@ impl TcpScript {
 
     // ── Data made in advance ─────────────────────────────────────────────────────────────────────
 
-    /// Makes data for this connection. `None` before the handshake.
+    /// Creates the feeder of data for this connection. `None` before the handshake.
     pub fn feeder(&self, payload: usize) -> Option<Feeder> {
         self.tuple?;
         let first = self.outgoing(INITIAL + 1, Flags::ACK, Options::default());
         Some(Feeder::new(self.layers.clone(), first, payload, INITIAL, self.peer_initial))
     }
 
-    /// Sends packets as fast as they are received and the window permits.
+    /// Sends packets as fast as the measured end receives them and its window permits.
     pub fn feed(&mut self, packets: Vec<Fed>) {
         self.feed.extend(packets);
     }
 
-    /// As [`feed`](Self::feed), but no faster than the measured end sends, and acknowledges no faster
-    /// than the measured end receives, until all of it was sent: both directions transfer the same, but
-    /// for some hundred packets and what is in flight.
+    /// Does the same as [`feed`](Self::feed), but sends no faster than the measured end sends, and
+    /// acknowledges no faster than the measured end receives, until everything was sent: both
+    /// directions transfer the same amount, except for some hundred packets and the data in flight.
     pub fn feed_in_step(&mut self, packets: Vec<Fed>) {
         self.step = Some(Step { fed: 0, arrived_before: self.packets, acked_before: self.acked });
         self.feed(packets);
