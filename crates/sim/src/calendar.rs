@@ -31,7 +31,7 @@ impl<E> Entry<E> {
 }
 
 impl<E: Copy> Calendar<E> {
-    /// An empty calendar.
+    /// Creates an empty calendar.
     pub const fn new() -> Self {
         Self { heap: Vec::new(), next_sequence: 0 }
     }
@@ -53,7 +53,7 @@ impl<E: Copy> Calendar<E> {
         self.heap[index] = entry;
     }
 
-    /// The time of the next event.
+    /// Returns the time of the next event.
     pub fn next_at(&self) -> Option<Instant> {
         self.heap.first().map(|entry| Instant::from_nanos(entry.at_ns))
     }
@@ -76,17 +76,17 @@ impl<E: Copy> Calendar<E> {
         self.pop()
     }
 
-    /// Number of pending events.
+    /// Returns the number of pending events.
     pub const fn len(&self) -> usize {
         self.heap.len()
     }
 
-    /// True if no event is pending.
+    /// Returns true if no event is pending.
     pub const fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }
 
-    /// Number of events ever scheduled.
+    /// Returns the number of events ever scheduled.
     pub const fn scheduled(&self) -> u64 {
         self.next_sequence
     }

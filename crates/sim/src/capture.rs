@@ -75,16 +75,17 @@ const IF_NAME: u16 = 2;
 const EPB_FLAGS: u16 = 2;
 const IF_TSRESOL: u16 = 9;
 
-/// Comments are options; longer ones are cut.
+/// Length limit of comments, which are options; longer ones are truncated.
 const COMMENT_BYTES_MAX: usize = 4096;
-/// Names are options, whose length field has 16 bits; viewers do not show that much.
+/// Length limit of names, which are options with a 16-bit length field; viewers do not show that
+/// much.
 const NAME_BYTES_MAX: usize = 255;
 
 impl<W: io::Write> Capture<W> {
     /// Begins a file that captures at most `snap_bytes` bytes per packet.
     ///
     /// # Errors
-    /// If `out` fails.
+    /// Fails if `out` fails.
     pub fn new(out: W, snap_bytes: u32) -> io::Result<Self> {
         Self::with_comment(out, snap_bytes, "")
     }
@@ -92,7 +93,7 @@ impl<W: io::Write> Capture<W> {
     /// Like [`new`](Self::new), with a comment that readers show, such as a description of the run.
     ///
     /// # Errors
-    /// If `out` fails.
+    /// Fails if `out` fails.
     pub fn with_comment(out: W, snap_bytes: u32, comment: &str) -> io::Result<Self> {
         let mut capture = Self { out, snap_bytes, interfaces: Vec::new(), block: Vec::new() };
         capture.begin(SECTION_HEADER);
@@ -111,7 +112,7 @@ impl<W: io::Write> Capture<W> {
     /// Adds an interface.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// Fails if the file cannot be written.
     pub fn add_interface(&mut self, name: &str, kind: LinkType, resolution: Resolution) -> io::Result<InterfaceId> {
         let snap_bytes = self.snap_bytes;
         self.begin(INTERFACE_DESCRIPTION);
@@ -131,10 +132,10 @@ impl<W: io::Write> Capture<W> {
     }
 
     /// Adds TLS secrets, in the format of `SSLKEYLOGFILE` (RFC 9850): readers decrypt the packets
-    /// after them. Whoever has the file can decrypt them, too.
+    /// after them. Anyone who has the file can decrypt them, too.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// Fails if the file cannot be written.
     pub fn tls_secrets(&mut self, key_log: &[u8]) -> io::Result<()> {
         self.begin(DECRYPTION_SECRETS);
         self.block.extend(TLS_KEY_LOG.to_le_bytes());
@@ -148,10 +149,10 @@ impl<W: io::Write> Capture<W> {
     /// bytes, as far as they are known; may be empty.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// Fails if the file cannot be written.
     ///
     /// # Panics
-    /// If the interface belongs to another capture, or `bytes` is longer than `length`.
+    /// Panics if the interface belongs to another capture, or `bytes` is longer than `length`.
     pub fn packet(
         &mut self,
         interface: InterfaceId,
@@ -180,7 +181,7 @@ impl<W: io::Write> Capture<W> {
     /// Completes the file and returns the writer.
     ///
     /// # Errors
-    /// If the last bytes cannot be written.
+    /// Fails if the last bytes cannot be written.
     pub fn finish_file(mut self) -> io::Result<W> {
         self.out.flush()?;
         Ok(self.out)
@@ -214,8 +215,8 @@ impl<W: io::Write> Capture<W> {
     }
 }
 
-/// The longest prefix of `text` of at most `bytes` bytes. (`str::floor_char_boundary` needs a newer
-/// compiler than the oldest supported one.)
+/// Returns the longest prefix of `text` of at most `bytes` bytes. (`str::floor_char_boundary` needs
+/// a newer compiler than the oldest supported one.)
 fn beginning(text: &str, bytes: usize) -> &str {
     let end = (0..=bytes.min(text.len())).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
     &text[..end]
@@ -233,7 +234,7 @@ mod tests {
     use crate::hardware::line::Line;
     use crate::kernel::Simulation;
 
-    /// The blocks of a file, as type and body. Checks the lengths at both ends.
+    /// Returns the blocks of a file, as type and body. Checks the lengths at both ends.
     fn blocks(mut file: &[u8]) -> Vec<(u32, &[u8])> {
         let word = |bytes: &[u8]| u32::from_le_bytes(bytes[..4].try_into().unwrap());
         let mut blocks = Vec::new();

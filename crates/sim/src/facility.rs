@@ -33,10 +33,10 @@ struct FacilityState {
 }
 
 impl Facility {
-    /// A facility called `name` with `servers` servers.
+    /// Creates a facility called `name` with `servers` servers.
     ///
     /// # Panics
-    /// If `servers` is zero or the model already has a component of this name.
+    /// Panics if `servers` is zero or the model already has a component of this name.
     pub fn new(sim: &Sim, name: &str, servers: usize) -> Self {
         assert!(servers > 0, "{name} needs at least one server");
         let state =
@@ -57,19 +57,19 @@ impl Facility {
         start.saturating_since(arrived)
     }
 
-    /// Customers present, including those in service.
+    /// Returns the number of customers present, including those in service.
     pub fn present(&self) -> u64 {
         self.inner.state.borrow().accounting.present()
     }
 
-    /// How long a customer that arrives now would wait.
+    /// Returns how long a customer that arrives now would wait.
     pub fn backlog(&self) -> Duration {
         let state = self.inner.state.borrow();
         let earliest = state.free_at.iter().min().expect("there is a server");
         earliest.saturating_since(self.inner.sim.now())
     }
 
-    /// Statistics since the end of the warm-up.
+    /// Returns the statistics since the end of the warm-up.
     pub fn report(&self) -> ComponentReport {
         Observed::report(&*self.inner, self.inner.sim.now())
     }
@@ -89,7 +89,7 @@ impl FacilityState {
         (server, start, end)
     }
 
-    /// Accepted work that is not yet done, over all servers.
+    /// Returns the accepted work that is not done yet, over all servers.
     fn remaining_ns(&self, now: Instant) -> u128 {
         self.free_at.iter().map(|free_at| u128::from(free_at.saturating_since(now).as_nanos())).sum()
     }

@@ -58,7 +58,7 @@ struct Kernel {
 }
 
 impl Simulation {
-    /// Run number `run` under `seed`, at time zero, without processes.
+    /// Creates run number `run` under `seed`, at time zero, without processes.
     pub fn new(seed: u64, run: u64) -> Self {
         let kernel = Kernel {
             now: Cell::default(),
@@ -78,7 +78,7 @@ impl Simulation {
         Self { sim: Sim { kernel: Rc::new(kernel) } }
     }
 
-    /// A handle for processes and components.
+    /// Returns a handle for processes and components.
     pub fn sim(&self) -> Sim {
         self.sim.clone()
     }
@@ -121,16 +121,16 @@ impl Simulation {
         }
     }
 
-    /// Statistics of every component since the end of the warm-up, sorted by name.
+    /// Returns the statistics of every component since the end of the warm-up, sorted by name.
     ///
     /// # Panics
-    /// If a component violates Little's law.
+    /// Panics if a component violates Little's law.
     pub fn reports(&self) -> Vec<ComponentReport> {
         let now = self.sim.now();
         self.sim.kernel.components.borrow().values().map(|component| component.report(now)).collect()
     }
 
-    /// Number of times a process was resumed.
+    /// Returns how often processes were resumed.
     pub fn events(&self) -> u64 {
         self.sim.kernel.events.get()
     }
@@ -149,7 +149,7 @@ impl Drop for Simulation {
 }
 
 impl Sim {
-    /// The current virtual time.
+    /// Returns the current virtual time.
     pub fn now(&self) -> Instant {
         self.kernel.now.get()
     }
@@ -223,15 +223,15 @@ impl Sim {
         }
     }
 
-    /// The process that is running.
+    /// Returns the process that is running.
     ///
     /// # Panics
-    /// If no process is running: futures of this crate may be awaited only in its processes.
+    /// Panics if no process is running: futures of this crate may be awaited only in its processes.
     pub fn current_task(&self) -> TaskId {
         self.kernel.current.get().expect("awaited in a process of this simulation")
     }
 
-    /// The random stream called `name` of this run.
+    /// Returns the random stream called `name` of this run.
     pub fn stream(&self, name: &str) -> Stream {
         Stream::new(self.kernel.seed, self.kernel.run, name)
     }
@@ -257,7 +257,7 @@ impl Sim {
         }
     }
 
-    /// True if the run is recorded.
+    /// Returns true if the run is recorded.
     pub fn is_traced(&self) -> bool {
         self.kernel.is_traced.get()
     }
@@ -272,7 +272,7 @@ impl Sim {
     /// all others.
     ///
     /// # Panics
-    /// If the name is taken.
+    /// Panics if the name is taken.
     pub fn register(&self, name: &str, component: Rc<dyn Observed>) {
         let before = self.kernel.components.borrow_mut().insert(name.to_owned(), component);
         assert!(before.is_none(), "two components are called {name}");

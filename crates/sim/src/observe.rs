@@ -27,27 +27,27 @@ impl Tally {
         self.max = self.max.max(value);
     }
 
-    /// Number of values.
+    /// Returns the number of values.
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// The mean; 0 if there are no values.
+    /// Returns the mean; 0 if there are no values.
     pub const fn mean(&self) -> f64 {
         self.mean
     }
 
-    /// The sample variance; 0 for fewer than two values.
+    /// Returns the sample variance; 0 for fewer than two values.
     pub fn variance(&self) -> f64 {
         if self.count < 2 { 0.0 } else { self.squares / (self.count - 1) as f64 }
     }
 
-    /// The minimum; 0 if there are no values.
+    /// Returns the minimum; 0 if there are no values.
     pub const fn min(&self) -> f64 {
         self.min
     }
 
-    /// The maximum; 0 if there are no values.
+    /// Returns the maximum; 0 if there are no values.
     pub const fn max(&self) -> f64 {
         self.max
     }
@@ -73,7 +73,7 @@ impl Level {
     /// Decrements the value from now on.
     ///
     /// # Panics
-    /// If the level is zero.
+    /// Panics if the level is zero.
     pub fn fall(&mut self, now: Instant) {
         assert!(self.value > 0, "a level never falls below zero");
         self.set(now, self.value - 1);
@@ -92,22 +92,22 @@ impl Level {
         (self.integral, self.max, self.changed, self.since) = (0, self.value, now, now);
     }
 
-    /// The present value.
+    /// Returns the present value.
     pub const fn value(&self) -> u64 {
         self.value
     }
 
-    /// The maximum so far.
+    /// Returns the maximum so far.
     pub const fn max(&self) -> u64 {
         self.max
     }
 
-    /// Value times nanoseconds since the last reset.
+    /// Returns the integral in value times nanoseconds since the last reset.
     pub fn integral_at(&self, now: Instant) -> u128 {
         self.integral + u128::from(self.value) * u128::from(now.saturating_since(self.changed).as_nanos())
     }
 
-    /// The mean over time since the last reset; the present value if no time has passed.
+    /// Returns the mean over time since the last reset; the present value if no time has passed.
     pub fn mean(&self, now: Instant) -> f64 {
         match now.saturating_since(self.since).as_nanos() {
             0 => self.value as f64,
@@ -182,7 +182,7 @@ impl Accounting {
     /// customer by customer, and compares them.
     ///
     /// # Panics
-    /// If they differ by a nanosecond: the component then loses or duplicates customers.
+    /// Panics if they differ by a nanosecond: the component then loses or duplicates customers.
     pub(crate) fn check(&self, name: &str, now: Instant) {
         let still_here = i128::from(self.present.value()) * i128::from(now.as_nanos()) - self.arrivals_ns;
         let integral = i128::try_from(self.present.integral_at(now)).expect("a run is shorter than 2^63 ns");
@@ -198,7 +198,7 @@ impl Accounting {
         self.present.value()
     }
 
-    /// The report, given `busy_ns` nanoseconds of work in `capacity` servers.
+    /// Returns the report, given `busy_ns` nanoseconds of work in `capacity` servers.
     pub(crate) fn report(&self, name: &str, now: Instant, capacity: Option<u64>, busy_ns: u128) -> ComponentReport {
         self.check(name, now);
         let span_ns = u128::from(now.saturating_since(self.since).as_nanos()) * u128::from(capacity.unwrap_or(1));
@@ -220,7 +220,7 @@ pub trait Observed {
     /// Ends the warm-up: resets the statistics.
     fn reset(&self, now: Instant);
 
-    /// The statistics since the last reset.
+    /// Returns the statistics since the last reset.
     fn report(&self, now: Instant) -> ComponentReport;
 }
 

@@ -16,7 +16,7 @@ use super::kernel::Simulation;
 /// Values that [`mser5`] averages into one batch; five is White's choice.
 const MSER_BATCH: usize = 5;
 
-/// How many times a model is run and how precise its figures must be.
+/// Number of runs of a model and the required precision of its figures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replications {
     /// The seed of all runs; they differ by their run numbers.
@@ -46,7 +46,7 @@ pub struct Replicated<R> {
 }
 
 impl Replications {
-    /// `runs` runs under `seed` on one thread per processor, with intervals of 95 %.
+    /// Plans `runs` runs under `seed` on one thread per processor, with intervals of 95 %.
     pub fn new(seed: u64, runs: u64) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self { seed, runs_min: runs, runs_max: runs, confidence: 0.95, precision: None, threads }
@@ -59,8 +59,8 @@ impl Replications {
         Self { precision: Some(precision), runs_max, ..self }
     }
 
-    /// Results of `model`, a function of seed and run number, for the first `runs_min` runs, in
-    /// order.
+    /// Returns the results of `model`, a function of seed and run number, for the first `runs_min`
+    /// runs, in order.
     pub fn run<R: Send>(&self, model: impl Fn(u64, u64) -> R + Sync) -> Vec<R> {
         self.run_some(0..self.runs_min, &model)
     }
@@ -69,7 +69,7 @@ impl Replications {
     /// figures.
     ///
     /// # Panics
-    /// If two runs have different numbers of figures.
+    /// Panics if two runs have different numbers of figures.
     pub fn estimate<R: Send>(
         &self,
         model: impl Fn(u64, u64) -> R + Sync,
@@ -142,8 +142,8 @@ fn add_figures(values: &mut Vec<Vec<f64>>, figures: &[f64], runs_before: usize) 
     }
 }
 
-/// True if the half-width of the interval is at most `share` of the mean. False without an
-/// interval.
+/// Returns true if the half-width of the interval is at most `share` of the mean. Returns false
+/// without an interval.
 fn is_within(estimate: &Estimate, share: f64) -> bool {
     estimate.plus_minus.is_some_and(|half| half <= share * estimate.mean.abs())
 }
@@ -189,10 +189,10 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The number of leading `values` that belong to the warm-up, by the rule MSER-5: the truncation
-/// that minimises the standard error of the mean of the rest, in batches of five values, at most
-/// half of the values. Returns `None` if the best truncation is that half: the run is then too
-/// short to tell.
+/// Returns the number of leading `values` that belong to the warm-up, by the rule MSER-5: the
+/// truncation that minimises the standard error of the mean of the rest, in batches of five values,
+/// at most half of the values. Returns `None` if the best truncation is that half: the run is then
+/// too short to tell.
 pub fn mser5(values: &[f64]) -> Option<usize> {
     let batches: Vec<f64> = values.chunks_exact(MSER_BATCH).map(mean).collect();
     let half = batches.len() / 2;

@@ -47,10 +47,10 @@ struct ResourceState {
 }
 
 impl Resource {
-    /// A free resource called `name`.
+    /// Creates a free resource called `name`.
     ///
     /// # Panics
-    /// If the model already has a component of this name.
+    /// Panics if the model already has a component of this name.
     pub fn new(sim: &Sim, name: &str) -> Self {
         let inner = Rc::new(Inner { sim: sim.clone(), name: name.to_owned(), state: RefCell::default() });
         sim.register(name, Rc::clone(&inner) as Rc<dyn Observed>);
@@ -68,12 +68,12 @@ impl Resource {
         self.wait(true).await
     }
 
-    /// The number of processes that hold the resource or wait for it.
+    /// Returns the number of processes that hold the resource or wait for it.
     pub fn present(&self) -> u64 {
         self.inner.state.borrow().accounting.present()
     }
 
-    /// Statistics since the end of the warm-up.
+    /// Returns the statistics since the end of the warm-up.
     pub fn report(&self) -> ComponentReport {
         Observed::report(&*self.inner, self.inner.sim.now())
     }
@@ -150,7 +150,7 @@ impl Drop for Ticket<'_> {
 }
 
 impl Held {
-    /// How long the resource has been held.
+    /// Returns how long the resource has been held.
     pub fn since(&self) -> Duration {
         self.inner.sim.now().saturating_since(self.inner.state.borrow().busy_since)
     }

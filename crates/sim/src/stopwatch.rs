@@ -23,10 +23,10 @@ struct Inner {
 }
 
 impl Stopwatch {
-    /// A stopwatch called `name` without measurements.
+    /// Creates a stopwatch called `name` without measurements.
     ///
     /// # Panics
-    /// If the model already has a component of this name.
+    /// Panics if the model already has a component of this name.
     pub fn new(sim: &Sim, name: &str) -> Self {
         let inner = Rc::new(Inner { sim: sim.clone(), name: name.to_owned(), accounting: RefCell::default() });
         sim.register(name, Rc::clone(&inner) as Rc<dyn Observed>);
@@ -42,7 +42,7 @@ impl Stopwatch {
         value
     }
 
-    /// Statistics since the end of the warm-up: `mean_sojourn` is the mean duration.
+    /// Returns the statistics since the end of the warm-up: `mean_sojourn` is the mean duration.
     pub fn report(&self) -> ComponentReport {
         Observed::report(&*self.inner, self.inner.sim.now())
     }

@@ -44,10 +44,10 @@ struct StoreState<T> {
 }
 
 impl<T: 'static> Store<T> {
-    /// A queue called `name` that holds up to `capacity` items.
+    /// Creates a queue called `name` that holds up to `capacity` items.
     ///
     /// # Panics
-    /// If `capacity` is zero or the model already has a component of this name.
+    /// Panics if `capacity` is zero or the model already has a component of this name.
     pub fn new(sim: &Sim, name: &str, capacity: usize) -> Self {
         assert!(capacity > 0, "{name} needs a capacity of at least one item");
         let state = StoreState {
@@ -121,18 +121,18 @@ impl<T: 'static> Store<T> {
         (state.takers.is_empty() && !state.items.is_empty()).then(|| state.release(inner))
     }
 
-    /// Number of items in the queue.
+    /// Returns the number of items in the queue.
     pub fn len(&self) -> usize {
         self.inner.state.borrow().items.len()
     }
 
-    /// True if the queue is empty.
+    /// Returns true if the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Statistics since the end of the warm-up. The utilisation is the mean share of the capacity
-    /// in use.
+    /// Returns the statistics since the end of the warm-up. The utilisation is the mean share of
+    /// the capacity in use.
     pub fn report(&self) -> ComponentReport {
         Observed::report(&*self.inner, self.inner.sim.now())
     }

@@ -10,8 +10,8 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The stream called `name` of run `run` under `seed`. The same three arguments always give the
-    /// same sequence.
+    /// Creates the stream called `name` of run `run` under `seed`. The same three arguments always
+    /// give the same sequence.
     pub fn new(seed: u64, run: u64, name: &str) -> Self {
         Self { rng: Rng::from_seed(seed).split(&format!("run {run}")).split(name) }
     }
@@ -21,12 +21,13 @@ impl Stream {
         self.rng
     }
 
-    /// Uniform in `[0, 1)`, 53 bits.
+    /// Returns a uniform number in `[0, 1)`, with 53 bits.
     pub fn unit(&mut self) -> f64 {
         (self.rng.next_u64() >> 11) as f64 * (1.0 / (1_u64 << 53) as f64)
     }
 
-    /// Exponential with mean `mean`: the interval between events of a Poisson process.
+    /// Returns an exponential duration with mean `mean`: the interval between events of a Poisson
+    /// process.
     pub fn exponential(&mut self, mean: Duration) -> Duration {
         // 1 - u is in (0, 1], so the logarithm is finite.
         let factor = -(1.0 - self.unit()).ln();
@@ -35,23 +36,23 @@ impl Stream {
         Duration::from_nanos((mean.as_nanos() as f64 * factor + 0.5) as u64)
     }
 
-    /// Uniform in `low..=high`.
+    /// Returns a uniform duration in `low..=high`.
     ///
     /// # Panics
-    /// If `low > high`.
+    /// Panics if `low > high`.
     pub fn between(&mut self, low: Duration, high: Duration) -> Duration {
         Duration::from_nanos(self.rng.between(low.as_nanos(), high.as_nanos()))
     }
 
-    /// A whole number in `0..bound`.
+    /// Returns a whole number in `0..bound`.
     ///
     /// # Panics
-    /// If `bound` is zero.
+    /// Panics if `bound` is zero.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.rng.below(bound)
     }
 
-    /// True with probability `probability`, which is clamped to `0..=1`.
+    /// Returns true with probability `probability`, which is clamped to `0..=1`.
     pub fn chance(&mut self, probability: f64) -> bool {
         probability > 0.0 && self.unit() < probability
     }

@@ -87,17 +87,18 @@ enum Arguments<'a> {
 }
 
 impl Trace {
-    /// A trace of up to `entries_max` entries of about 32 bytes each. Later entries are counted and
-    /// dropped.
+    /// Creates a trace of up to `entries_max` entries of about 32 bytes each. Later entries are
+    /// counted and dropped.
     pub const fn new(entries_max: usize) -> Self {
         Self { entries: Vec::new(), entries_max, left_out: 0, names: Vec::new(), numbers: BTreeMap::new(), file: None }
     }
 
-    /// A trace without a limit that is streamed to `out` in the format of [`write`](Self::write).
-    /// `about` describes the run. [`finish_file`](Self::finish_file) completes the file.
+    /// Creates a trace without a limit that is streamed to `out` in the format of
+    /// [`write`](Self::write). `about` describes the run. [`finish_file`](Self::finish_file)
+    /// completes the file.
     ///
     /// # Errors
-    /// If `out` fails.
+    /// Fails if `out` fails.
     pub fn streaming(mut out: Box<dyn io::Write>, about: &str) -> io::Result<Self> {
         out.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
         let file = File { out, about: about.to_owned(), error: None, is_begun: false, named: Vec::new() };
@@ -107,7 +108,7 @@ impl Trace {
     /// Writes the remaining entries and completes the file, if this is a streamed trace.
     ///
     /// # Errors
-    /// If a write failed, now or earlier.
+    /// Fails if a write failed, now or earlier.
     pub fn finish_file(mut self) -> io::Result<()> {
         self.write_piece();
         let Some(mut file) = self.file else { return Ok(()) };
@@ -122,7 +123,7 @@ impl Trace {
         }
     }
 
-    /// The first write error of a streamed trace.
+    /// Returns the first write error of a streamed trace.
     pub fn failure(&self) -> Option<&io::Error> {
         self.file.as_ref()?.error.as_ref()
     }
@@ -146,17 +147,17 @@ impl Trace {
         self.add(track.zip(name).map(|(track, name)| Entry::Mark { track, name, at }));
     }
 
-    /// Number of entries in memory.
+    /// Returns the number of entries in memory.
     pub const fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// True if there are no entries in memory.
+    /// Returns true if there are no entries in memory.
     pub const fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Number of entries that were dropped.
+    /// Returns the number of entries that were dropped.
     pub const fn left_out(&self) -> u64 {
         self.left_out
     }
@@ -164,7 +165,7 @@ impl Trace {
     /// Writes the trace in the Chrome trace event format, one event per line.
     ///
     /// # Errors
-    /// If `out` fails.
+    /// Fails if `out` fails.
     pub fn write(&self, mut out: impl io::Write) -> io::Result<()> {
         write!(out, "{{\"displayTimeUnit\":\"ns\",\"otherData\":{{\"left_out\":{}}},\"traceEvents\":[", self.left_out)?;
         self.write_entries(&mut out, &mut Vec::new(), &mut false)?;
@@ -215,7 +216,7 @@ impl Trace {
         }
     }
 
-    /// The index of a name; `None` if the limit of names is reached.
+    /// Returns the index of a name; `None` if the limit of names is reached.
     fn number(&mut self, name: &str) -> Option<u32> {
         if let Some(&number) = self.numbers.get(name) {
             return Some(number);
@@ -244,7 +245,7 @@ impl Trace {
 }
 
 impl Entry {
-    /// The track, if its name must be written: level events contain theirs.
+    /// Returns the track if its name must be written: level events contain theirs.
     const fn track_to_name(&self) -> Option<u32> {
         match *self {
             Self::Span { track, .. } | Self::Mark { track, .. } => Some(track),
@@ -253,7 +254,7 @@ impl Entry {
     }
 }
 
-/// Exact to a nanosecond for a hundred days.
+/// Converts a time to microseconds, exact to a nanosecond for a hundred days.
 fn micros(at: Instant) -> f64 {
     at.as_nanos() as f64 / 1e3
 }
@@ -269,7 +270,7 @@ impl Simulation {
         self.sim().set_trace(Some(trace));
     }
 
-    /// Stops recording and returns the trace; `None` if there is none.
+    /// Stops recording and returns the trace; returns `None` if there is none.
     pub fn take_trace(&self) -> Option<Trace> {
         self.sim().set_trace(None)
     }
@@ -312,8 +313,8 @@ mod tests {
     use crate::hardware::fddi::{Ring, RingConfig};
     use crate::{Facility, Store};
 
-    /// A model with all kinds of entries, recorded on request. Returns the file, the end of the run
-    /// and the number of events.
+    /// Runs a model with all kinds of entries, recorded on request. Returns the file, the end of
+    /// the run and the number of events.
     fn run(entries_max: Option<usize>) -> (Option<String>, u64, u64) {
         let mut simulation = Simulation::new(4, 0);
         if let Some(entries_max) = entries_max {

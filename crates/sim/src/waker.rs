@@ -1,4 +1,4 @@
-//! How processes wait for each other: [`ProcessWaker`] and [`Sequencer`].
+//! Waits of processes for each other: [`ProcessWaker`] and [`Sequencer`].
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -12,7 +12,7 @@ use crate::kernel::{Sim, TaskId};
 #[derive(Default)]
 pub struct ProcessWaker {
     task: Cell<Option<TaskId>>,
-    /// The earliest scheduled time.
+    /// Earliest scheduled time.
     at: Cell<Option<Instant>>,
 }
 
@@ -56,7 +56,7 @@ pub struct Sequencer {
 }
 
 impl Sequencer {
-    /// Joins, and returns the place in the order.
+    /// Joins, and returns the position in the order.
     pub fn join(&self) -> u64 {
         let place = self.joined.get();
         self.joined.set(place + 1);
@@ -71,7 +71,7 @@ impl Sequencer {
         }
     }
 
-    /// Leaves. The caller has [waited](Self::wait) for its turn.
+    /// Leaves the queue. The caller must have [waited](Self::wait) for its turn.
     pub fn leave(&self, sim: &Sim) {
         self.left.set(self.left.get() + 1);
         self.waiting.borrow_mut().drain(..).for_each(|task| sim.wake(task));

@@ -42,7 +42,7 @@ pub const FRAME_BYTES_MAX: u64 = 65_535;
 /// Maximum number of circuits of a line.
 pub const CIRCUITS_MAX: usize = 65_536;
 
-/// Number of cells of a frame of `bytes` bytes.
+/// Returns the number of cells of a frame of `bytes` bytes.
 pub const fn cells(bytes: u64) -> u64 {
     (bytes + TRAILER_BYTES).div_ceil(CELL_PAYLOAD_BYTES)
 }
@@ -63,8 +63,8 @@ pub struct AtmConfig {
 }
 
 impl AtmConfig {
-    /// A lossless OC-3c line with `circuits` circuits of 64 frames each and propagation delay
-    /// `delay`.
+    /// Creates a lossless OC-3c line with `circuits` circuits of 64 frames each and propagation
+    /// delay `delay`.
     pub const fn oc3(circuits: usize, delay: Duration) -> Self {
         Self { rate: Rate::from_bps(149_760_000), delay, circuits, queue_frames: 64, cell_loss: 0.0 }
     }
@@ -72,7 +72,7 @@ impl AtmConfig {
     /// Checks the configuration.
     ///
     /// # Errors
-    /// Names the invalid key.
+    /// Returns an error that names the invalid key.
     pub fn validate(&self) -> Result<(), ConfigError> {
         ConfigError::require(!self.rate.is_zero(), "rate", || "must not be zero".to_owned())?;
         ConfigError::require((1..=CIRCUITS_MAX).contains(&self.circuits), "circuits", || {
@@ -92,7 +92,7 @@ pub struct AtmFrame<T> {
     pub circuit: usize,
     /// Its length in bytes, without trailer and padding.
     pub bytes: u64,
-    /// When the circuit accepted it into its queue.
+    /// Time at which the circuit accepted it into its queue.
     pub queued: Instant,
     /// Payload of the model.
     pub item: T,
@@ -137,13 +137,13 @@ struct Inner<T> {
 }
 
 impl<T: 'static> AtmLine<T> {
-    /// An idle line called `name`. Cell losses use the random stream `name losses`.
+    /// Creates an idle line called `name`. Cell losses use the random stream `name losses`.
     ///
     /// # Errors
-    /// If [`AtmConfig::validate`] rejects `config`.
+    /// Fails if [`AtmConfig::validate`] rejects `config`.
     ///
     /// # Panics
-    /// If the model already has a component of this name.
+    /// Panics if the model already has a component of this name.
     pub fn new(sim: &Sim, name: &str, config: AtmConfig) -> Result<Self, ConfigError> {
         config.validate()?;
         let circuits = config.circuits;
@@ -178,7 +178,7 @@ impl<T: 'static> AtmLine<T> {
     /// Returns `item` if the queue is full.
     ///
     /// # Panics
-    /// If the circuit does not exist, or the frame is longer than [`FRAME_BYTES_MAX`].
+    /// Panics if the circuit does not exist, or the frame is longer than [`FRAME_BYTES_MAX`].
     pub fn enqueue(&self, circuit: usize, bytes: u64, item: T) -> Result<(), T> {
         if !self.has_space(circuit) {
             return Err(item);
@@ -187,18 +187,18 @@ impl<T: 'static> AtmLine<T> {
         Ok(())
     }
 
-    /// True if `circuit` has space for another frame.
+    /// Returns true if `circuit` has space for another frame.
     pub fn has_space(&self, circuit: usize) -> bool {
         self.inner.state.borrow_mut().queue(circuit).has_space()
     }
 
-    /// Number of unsent frames of `circuit`, including the one in transmission and those of
-    /// processes that wait for space.
+    /// Returns the number of unsent frames of `circuit`, including the one in transmission and
+    /// those of processes that wait for space.
     pub fn queue_frames(&self, circuit: usize) -> usize {
         FrameQueue::len(self.inner.state.borrow_mut().queue(circuit))
     }
 
-    /// Number of unsent bytes of `circuit`, without trailers and padding.
+    /// Returns the number of unsent bytes of `circuit`, without trailers and padding.
     pub fn queue_bytes(&self, circuit: usize) -> u64 {
         FrameQueue::bytes(self.inner.state.borrow_mut().queue(circuit))
     }
@@ -221,19 +221,20 @@ impl<T: 'static> AtmLine<T> {
         });
     }
 
-    /// Number of frames refused since the start of the run, because their circuit had no receiver
-    /// or its store was full.
+    /// Returns the number of frames refused since the start of the run, because their circuit had
+    /// no receiver or its store was full.
     pub fn refused(&self) -> u64 {
         self.inner.process.refused()
     }
 
-    /// Statistics since the end of the warm-up. Customers are frames, from their arrival in the
-    /// queue until their last cell has been sent; their wait ends when their first cell is sent.
+    /// Returns the statistics since the end of the warm-up. Customers are frames, from their
+    /// arrival in the queue until their last cell has been sent; their wait ends when their first
+    /// cell is sent.
     pub fn report(&self) -> ComponentReport {
         Observed::report(&*self.inner, self.inner.sim.now())
     }
 
-    /// Numbers of cells and frames since the end of the warm-up.
+    /// Returns the numbers of cells and frames since the end of the warm-up.
     pub fn atm_report(&self) -> AtmReport {
         self.inner.state.borrow().counts
     }

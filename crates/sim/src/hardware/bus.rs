@@ -41,14 +41,14 @@ impl BusConfig {
     /// Checks the configuration.
     ///
     /// # Errors
-    /// Names the invalid key.
+    /// Returns an error that names the invalid key.
     pub fn validate(&self) -> Result<(), ConfigError> {
         ConfigError::require(!self.rate.is_zero(), "rate", || "must not be zero".to_owned())?;
         ConfigError::require(self.width_bits > 0, "width_bits", || "must not be zero".to_owned())?;
         ConfigError::require(self.single_cycles > 0, "single_cycles", || "must be at least one cycle".to_owned())
     }
 
-    /// Time to transfer `words` words of `word_bits` bits, without arbitration.
+    /// Returns the time to transfer `words` words of `word_bits` bits, without arbitration.
     fn time_for(&self, words: u64, word_bits: u64) -> Duration {
         let cycles = (words * word_bits).div_ceil(self.width_bits);
         let bits = match self.transactions {
@@ -75,13 +75,13 @@ enum Lines {
 }
 
 impl Bus {
-    /// A bus called `name`.
+    /// Creates a bus called `name`.
     ///
     /// # Errors
-    /// If [`BusConfig::validate`] rejects `config`.
+    /// Fails if [`BusConfig::validate`] rejects `config`.
     ///
     /// # Panics
-    /// If the model already has a component of this name.
+    /// Panics if the model already has a component of this name.
     pub fn new(sim: &Sim, name: &str, config: BusConfig) -> Result<Self, ConfigError> {
         config.validate()?;
         let lines = match config.transactions {
@@ -133,7 +133,7 @@ impl Bus {
         }
     }
 
-    /// Statistics since the end of the warm-up.
+    /// Returns the statistics since the end of the warm-up.
     pub fn report(&self) -> ComponentReport {
         match &self.lines {
             Lines::Exclusive(lines) => lines.report(),

@@ -27,10 +27,10 @@ impl<T> Clone for Channel<T> {
 }
 
 impl<T: 'static> Channel<T> {
-    /// A channel called `name` that takes `byte` per byte of a message.
+    /// Creates a channel called `name` that takes `byte` per byte of a message.
     ///
     /// # Panics
-    /// If the model already has a channel of this name.
+    /// Panics if the model already has a channel of this name.
     pub fn new(sim: &Sim, name: &str, byte: Duration) -> Self {
         Self {
             offers: Store::new(sim, &format!("{name}, offers"), 1),

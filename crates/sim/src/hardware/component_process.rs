@@ -20,19 +20,19 @@ pub(super) trait TimedComponent<F>: 'static {
     /// Takes a frame that has arrived by `now`, with the index of its receiver.
     fn pop_arrival(&self, now: Instant) -> Option<(usize, F)>;
 
-    /// The time of the next event in the present state.
+    /// Returns the time of the next event in the present state.
     fn next_event(&self) -> Option<Instant>;
 }
 
 type Receiver<F> = Box<dyn FnMut(F)>;
-/// By index. The entry is empty while its receiver runs.
+/// Receivers by index. The entry is empty while its receiver runs.
 type Receivers<F> = RefCell<Vec<Option<Receiver<F>>>>;
 
 /// Schedules the process and delivers frames to receivers.
 pub(super) struct ComponentProcess<F> {
     sim: Sim,
     task: Cell<Option<TaskId>>,
-    /// When the process is to wake next. Calendar entries for other times are obsolete.
+    /// Time at which the process wakes next. Calendar entries for other times are obsolete.
     next_wake: Cell<Option<Instant>>,
     /// Owned by the process, so that they are dropped with the run even if they hold the component.
     receivers: RefCell<Weak<Receivers<F>>>,

@@ -7,12 +7,12 @@ use std::fmt;
 pub struct ConfigError {
     /// The parameter's name, as in its structure or file.
     pub key: String,
-    /// Why it is invalid, with the values.
+    /// Reason why it is invalid, with the values.
     pub why: String,
 }
 
 impl ConfigError {
-    /// An error at `key` for the reason `why`.
+    /// Creates an error at `key` for the reason `why`.
     pub fn new(key: impl Into<String>, why: impl Into<String>) -> Self {
         Self { key: key.into(), why: why.into() }
     }
@@ -20,7 +20,7 @@ impl ConfigError {
     /// Returns `Ok` if `holds` and this error otherwise.
     ///
     /// # Errors
-    /// If `holds` is false.
+    /// Fails if `holds` is false.
     pub fn require(holds: bool, key: &str, why: impl FnOnce() -> String) -> Result<(), Self> {
         if holds { Ok(()) } else { Err(Self::new(key, why())) }
     }

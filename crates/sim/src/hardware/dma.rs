@@ -19,10 +19,10 @@ pub struct Dma {
 }
 
 impl Dma {
-    /// An engine called `name` that takes `setup` before each transfer.
+    /// Creates an engine called `name` that takes `setup` before each transfer.
     ///
     /// # Panics
-    /// If the model already has a component of this name.
+    /// Panics if the model already has a component of this name.
     pub fn new(sim: &Sim, name: &str, setup: Duration) -> Self {
         Self { sim: sim.clone(), unit: Resource::new(sim, name), setup }
     }
@@ -41,7 +41,7 @@ impl Dma {
         bus.copy(from, to, words).await;
     }
 
-    /// Statistics since the end of the warm-up.
+    /// Returns the statistics since the end of the warm-up.
     pub fn report(&self) -> ComponentReport {
         self.unit.report()
     }

@@ -47,9 +47,9 @@ pub struct FddiFrame<T> {
     pub to: usize,
     /// Its length in bytes, without the ring's overhead.
     pub bytes: u64,
-    /// When the sending station accepted it into its queue.
+    /// Time at which the sending station accepted it into its queue.
     pub queued: Instant,
-    /// When its first bit was sent; before that, equal to `queued`.
+    /// Time at which its first bit was sent; before that, equal to `queued`.
     pub began: Instant,
     /// Payload of the model.
     pub item: T,
@@ -96,14 +96,14 @@ struct Inner<T> {
 }
 
 impl<T: 'static> Ring<T> {
-    /// A ring called `name`. The token is about to arrive at station 0. The background uses the
-    /// random stream `name background`.
+    /// Creates a ring called `name`. The token is about to arrive at station 0. The background uses
+    /// the random stream `name background`.
     ///
     /// # Errors
-    /// If [`RingConfig::validate`] rejects `config`.
+    /// Fails if [`RingConfig::validate`] rejects `config`.
     ///
     /// # Panics
-    /// If the model already has a component of this name.
+    /// Panics if the model already has a component of this name.
     pub fn new(sim: &Sim, name: &str, config: RingConfig) -> Result<Self, ConfigError> {
         config.validate()?;
         let stations = config.positions_m.len();
@@ -154,8 +154,8 @@ impl<T: 'static> Ring<T> {
     /// Returns `item` if the queue is full.
     ///
     /// # Panics
-    /// If a station does not exist or is the background's, if both are the same, or if the frame is
-    /// empty or longer than the ring allows.
+    /// Panics if a station does not exist or is the background's, if both are the same, or if the
+    /// frame is empty or longer than the ring allows.
     pub fn enqueue(&self, from: usize, to: usize, bytes: u64, item: T) -> Result<(), T> {
         self.enqueue_as(Class::Asynchronous, from, to, bytes, item)
     }
@@ -166,8 +166,8 @@ impl<T: 'static> Ring<T> {
     /// Returns `item` if the queue is full.
     ///
     /// # Panics
-    /// As [`enqueue`](Self::enqueue), and if a synchronous frame is longer than its station's
-    /// allowance.
+    /// Same panics as [`enqueue`](Self::enqueue); also panics if a synchronous frame is longer than
+    /// its station's allowance.
     pub fn enqueue_as(&self, class: Class, from: usize, to: usize, bytes: u64, item: T) -> Result<(), T> {
         if !self.has_space(from, class) {
             return Err(item);
@@ -176,7 +176,7 @@ impl<T: 'static> Ring<T> {
         Ok(())
     }
 
-    /// True if `station` has space for another frame of `class`.
+    /// Returns true if `station` has space for another frame of `class`.
     pub fn has_space(&self, station: usize, class: Class) -> bool {
         self.inner.state.borrow().stations[station].queues[class as usize].has_space()
     }
@@ -200,23 +200,23 @@ impl<T: 'static> Ring<T> {
         });
     }
 
-    /// Number of unsent frames of `station`, including the one in transmission and those of
-    /// processes that wait for space.
+    /// Returns the number of unsent frames of `station`, including the one in transmission and
+    /// those of processes that wait for space.
     pub fn queue_frames(&self, station: usize) -> usize {
         self.inner.state.borrow().stations[station].queues.iter().map(FrameQueue::len).sum()
     }
 
-    /// Number of unsent bytes of `station`, without overhead.
+    /// Returns the number of unsent bytes of `station`, without overhead.
     pub fn queue_bytes(&self, station: usize) -> u64 {
         self.inner.state.borrow().stations[station].queues.iter().map(FrameQueue::bytes).sum()
     }
 
-    /// Number of frames that have been sent and have not arrived.
+    /// Returns the number of frames that have been sent and have not arrived.
     pub fn frames_in_flight(&self) -> usize {
         self.inner.state.borrow().in_flight.len()
     }
 
-    /// The latest rotation time at `station`: the input of an adaptive scheduler.
+    /// Returns the latest rotation time at `station`: the input of an adaptive scheduler.
     pub fn last_rotation(&self, station: usize) -> Duration {
         self.current().stations[station].timers.last_rotation
     }
@@ -224,7 +224,7 @@ impl<T: 'static> Ring<T> {
     /// Sets the offered background load to `share` of the ring from now on.
     ///
     /// # Panics
-    /// If the ring has no background, or `share` is not between 0 and 100.
+    /// Panics if the ring has no background, or `share` is not between 0 and 100.
     pub fn set_background(&self, share: f64) {
         assert!((0.0..=100.0).contains(&share), "{share} is not between 0 and 100");
         let now = self.inner.sim.now();
@@ -235,30 +235,30 @@ impl<T: 'static> Ring<T> {
         self.inner.process.arm(next);
     }
 
-    /// The rotation time of the token if no station sends.
+    /// Returns the rotation time of the token if no station sends.
     pub fn latency(&self) -> Duration {
         self.inner.state.borrow().latency()
     }
 
-    /// Propagation delay from `from` to `to`.
+    /// Returns the propagation delay from `from` to `to`.
     pub fn distance(&self, from: usize, to: usize) -> Duration {
         self.inner.state.borrow().distance(from, to)
     }
 
-    /// Number of frames refused since the start of the run, because their station had no receiver
-    /// or its store was full.
+    /// Returns the number of frames refused since the start of the run, because their station had
+    /// no receiver or its store was full.
     pub fn refused(&self) -> u64 {
         self.inner.process.refused()
     }
 
-    /// Statistics since the end of the warm-up. Customers are the frames of the model's stations,
-    /// from their arrival in the queue to the end of transmission. The utilisation counts all
-    /// frames, including the background's, with their overhead.
+    /// Returns the statistics since the end of the warm-up. Customers are the frames of the model's
+    /// stations, from their arrival in the queue to the end of transmission. The utilisation counts
+    /// all frames, including the background's, with their overhead.
     pub fn report(&self) -> ComponentReport {
         Observed::report(&*self.inner, self.inner.sim.now())
     }
 
-    /// Rotations and background load since the end of the warm-up.
+    /// Returns the rotations and background load since the end of the warm-up.
     pub fn ring_report(&self) -> RingReport {
         let now = self.inner.sim.now();
         let mut state = self.current();
@@ -274,7 +274,7 @@ impl<T: 'static> Ring<T> {
         }
     }
 
-    /// The state, brought up to date.
+    /// Returns the state, brought up to date.
     fn current(&self) -> std::cell::RefMut<'_, RingState<T>> {
         let mut state = self.inner.state.borrow_mut();
         state.catch_up(self.inner.sim.now(), &self.inner.sim);

@@ -67,7 +67,7 @@ impl<F: Queued> FrameQueue<F> {
         self.queue.front_mut()
     }
 
-    /// True if no frame is queued; then none waits for space either.
+    /// Returns true if no frame is queued; then none waits for space either.
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
@@ -87,7 +87,7 @@ impl<F: Queued> FrameQueue<F> {
         (frame, true)
     }
 
-    /// True if frame `number` has been sent; otherwise `task` is woken when it has.
+    /// Returns true if frame `number` has been sent; otherwise `task` is woken when it has.
     pub(super) fn has_left(&mut self, number: u64, task: TaskId) -> bool {
         if number < self.sent {
             return true;
@@ -98,7 +98,7 @@ impl<F: Queued> FrameQueue<F> {
         false
     }
 
-    /// Number of frames, including those that wait for space.
+    /// Returns the number of frames, including those that wait for space.
     pub(super) fn len(&self) -> usize {
         self.queue.len() + self.blocked.len()
     }

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use units::Instant;
 
-/// Ordered by arrival; equal times in the order of sending. Its size is limited by what can be sent
-/// in one propagation delay.
+/// Frames ordered by arrival; equal times in the order of sending. Its size is limited by the
+/// number that can be sent in one propagation delay.
 pub(super) struct InFlight<F> {
     frames: VecDeque<(Instant, F)>,
 }

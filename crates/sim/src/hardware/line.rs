@@ -18,7 +18,7 @@ use crate::store::Store;
 pub struct Delivered<T> {
     /// Its length in bytes, without the line's overhead.
     pub bytes: usize,
-    /// When it was offered.
+    /// Time at which it was offered.
     pub sent: Instant,
     /// True if a fault corrupted it.
     pub corrupted: bool,
@@ -62,7 +62,7 @@ struct LineStats {
 /// departed.
 struct Carried<T> {
     packet: Delivered<T>,
-    /// When it was created; a duplicate is created during the transfer.
+    /// Time of its creation; a duplicate is created during the transfer.
     began: Instant,
     sim: Sim,
     stats: Rc<RefCell<LineStats>>,
@@ -104,13 +104,13 @@ impl<T: Clone> Packet for Carried<T> {
 }
 
 impl<T: Clone + 'static> Line<T> {
-    /// A line called `name`. Its faults use the random stream `name faults`.
+    /// Creates a line called `name`. Its faults use the random stream `name faults`.
     ///
     /// # Errors
-    /// If [`LinkConfig::validate`] rejects `config`; `why` names the field.
+    /// Fails if [`LinkConfig::validate`] rejects `config`; `why` names the field.
     ///
     /// # Panics
-    /// If the model already has a component of this name.
+    /// Panics if the model already has a component of this name.
     pub fn new(sim: &Sim, name: &str, config: LinkConfig) -> Result<Self, ConfigError> {
         config.validate().map_err(|error| ConfigError::new(name, error.to_string()))?;
         let rng = sim.stream(&format!("{name} faults")).into_rng();
@@ -161,10 +161,10 @@ impl<T: Clone + 'static> Line<T> {
         });
     }
 
-    /// Changes the configuration from now on, as [`Link::set_config`] does.
+    /// Changes the configuration from now on, like [`Link::set_config`].
     ///
     /// # Errors
-    /// If [`LinkConfig::validate`] rejects `config`.
+    /// Fails if [`LinkConfig::validate`] rejects `config`.
     pub fn set_config(&self, config: LinkConfig) -> Result<(), ConfigError> {
         config.validate().map_err(|error| ConfigError::new(self.inner.name.clone(), error.to_string()))?;
         self.inner.link.borrow_mut().set_config(self.inner.sim.now(), config);
@@ -172,27 +172,27 @@ impl<T: Clone + 'static> Line<T> {
         Ok(())
     }
 
-    /// The link's counters since the start of the run, as of its last event.
+    /// Returns the link's counters since the start of the run, as of its last event.
     pub fn stats(&self) -> LinkStats {
         *self.inner.link.borrow().stats()
     }
 
-    /// Number of packets queued, in transmission and in flight, as of the last event.
+    /// Returns the number of packets queued, in transmission and in flight, as of the last event.
     pub fn held(&self) -> usize {
         self.inner.link.borrow().held()
     }
 
-    /// Number of packets refused since the start of the run, because there was no receiver or the
-    /// store was full.
+    /// Returns the number of packets refused since the start of the run, because there was no
+    /// receiver or the store was full.
     pub fn refused(&self) -> u64 {
         self.inner.process.refused()
     }
 
-    /// Statistics since the end of the warm-up. `served` and `mean_sojourn` cover packets that
-    /// arrived, `mean_wait` those whose transmission started. The numbers present include lost
-    /// packets until the link determines their loss. The utilisation is the share of time in which
-    /// sent packets occupied the line, at the rates of that time. It is zero for lines without a
-    /// rate or with a trace.
+    /// Returns the statistics since the end of the warm-up. `served` and `mean_sojourn` cover
+    /// packets that arrived, `mean_wait` those whose transmission started. The numbers present
+    /// include lost packets until the link determines their loss. The utilisation is the share of
+    /// time in which sent packets occupied the line, at the rates of that time. It is zero for
+    /// lines without a rate or with a trace.
     pub fn report(&self) -> ComponentReport {
         Observed::report(&*self.inner, self.inner.sim.now())
     }
@@ -272,7 +272,7 @@ mod tests {
         }
     }
 
-    /// (when it was offered, its length)
+    /// Returns offers: (time, length).
     fn offers() -> Vec<(Instant, usize)> {
         let mut stream = crate::Stream::new(3, 0, "offers");
         let mut at = Instant::ZERO;

@@ -27,7 +27,7 @@ impl MemoryConfig {
     /// Checks the configuration.
     ///
     /// # Errors
-    /// Names the invalid key.
+    /// Returns an error that names the invalid key.
     pub fn validate(&self) -> Result<(), ConfigError> {
         ConfigError::require(self.word_ns > 0, "word_ns", || "must not be zero".to_owned())?;
         ConfigError::require(self.word_bits > 0, "word_bits", || "must not be zero".to_owned())?;
@@ -46,25 +46,25 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// A memory called `name`.
+    /// Creates a memory called `name`.
     ///
     /// # Errors
-    /// If [`MemoryConfig::validate`] rejects `config`.
+    /// Fails if [`MemoryConfig::validate`] rejects `config`.
     ///
     /// # Panics
-    /// If the model already has a component of this name.
+    /// Panics if the model already has a component of this name.
     pub fn new(sim: &Sim, name: &str, config: MemoryConfig) -> Result<Self, ConfigError> {
         config.validate()?;
         let ports = Facility::new(sim, name, config.ports);
         Ok(Self { config, ports })
     }
 
-    /// Number of words that hold `bits` bits.
+    /// Returns the number of words that hold `bits` bits.
     pub const fn words(&self, bits: u64) -> u64 {
         bits.div_ceil(self.config.word_bits)
     }
 
-    /// The configuration.
+    /// Returns the configuration.
     pub const fn config(&self) -> &MemoryConfig {
         &self.config
     }
@@ -74,13 +74,14 @@ impl Memory {
         self.ports.serve(Duration::from_nanos(self.config.word_ns) * words).await;
     }
 
-    /// Lengths of the bursts for `words` words: as equal as possible, none above the maximum.
+    /// Returns the lengths of the bursts for `words` words: as equal as possible, none above the
+    /// maximum.
     pub fn bursts(&self, words: u64) -> impl Iterator<Item = u64> + use<> {
         let count = words.div_ceil(self.config.burst_words);
         (0..count).map(move |index| words * (index + 1) / count - words * index / count)
     }
 
-    /// Statistics since the end of the warm-up. Customers are bursts.
+    /// Returns the statistics since the end of the warm-up. Customers are bursts.
     pub fn report(&self) -> ComponentReport {
         self.ports.report()
     }

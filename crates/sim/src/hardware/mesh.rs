@@ -17,7 +17,7 @@ use super::config_error::ConfigError;
 use crate::kernel::Sim;
 use crate::observe::{Accounting, ComponentReport, Observed};
 
-/// Which processors are neighbours.
+/// Neighbours of each processor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Topology {
     /// A line.
@@ -43,7 +43,7 @@ pub enum Topology {
     },
 }
 
-/// How a message crosses several links.
+/// Way in which a message crosses several links.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Forwarding {
     /// Each processor on the path receives the whole message and then forwards it.
@@ -55,9 +55,9 @@ pub enum Forwarding {
 /// The configuration of a network of processors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MeshConfig {
-    /// Which processors are neighbours.
+    /// Neighbours of each processor.
     pub topology: Topology,
-    /// How a message crosses several links.
+    /// Way in which a message crosses several links.
     pub forwarding: Forwarding,
     /// Link rate.
     pub rate: Rate,
@@ -93,7 +93,7 @@ struct MeshState {
 
 #[derive(Clone, Default)]
 struct Link {
-    /// When the link will have carried all accepted messages.
+    /// Time at which the link will have carried all accepted messages.
     free_at: Instant,
     /// Time in nanoseconds since the last reset for which messages that have arrived held the link.
     busy_ns: u128,
@@ -114,7 +114,7 @@ const DIRECTIONS: usize = 4;
 pub const PROCESSORS_MAX: usize = 1 << 16;
 
 impl Topology {
-    /// Number of processors; `usize::MAX` on overflow, which no [`Mesh`] accepts.
+    /// Returns the number of processors; `usize::MAX` on overflow, which no [`Mesh`] accepts.
     pub const fn processors(self) -> usize {
         match self {
             Self::LinearArray { processors, .. } | Self::Crossbar { processors } => processors,
@@ -122,7 +122,7 @@ impl Topology {
         }
     }
 
-    /// Number of links between `from` and `to`. A crossbar counts as one.
+    /// Returns the number of links between `from` and `to`. A crossbar counts as one.
     pub fn hops(self, from: usize, to: usize) -> usize {
         if let Self::Crossbar { .. } = self {
             return usize::from(from != to);
@@ -136,7 +136,7 @@ impl Topology {
         .count()
     }
 
-    /// Direction of the first link from `at` to `to`, and the processor it leads to.
+    /// Returns the direction of the first link from `at` to `to`, and the processor it leads to.
     fn step(self, at: usize, to: usize) -> Option<(Direction, usize)> {
         let (columns, rows, wraps) = match self {
             Self::LinearArray { processors, wraps } => (processors, 1, wraps),
@@ -152,8 +152,8 @@ impl Topology {
     }
 }
 
-/// The next position from `at` to `to` on a line of `count`, and whether it is forwards. Takes the
-/// shorter direction, forwards if both are equal.
+/// Returns the next position from `at` to `to` on a line of `count`, and whether it is forwards.
+/// Takes the shorter direction, forwards if both are equal.
 fn along(at: usize, to: usize, count: usize, wraps: bool) -> Option<(bool, usize)> {
     if at == to {
         return None;
@@ -167,7 +167,7 @@ impl MeshConfig {
     /// Checks the configuration.
     ///
     /// # Errors
-    /// Names the invalid key.
+    /// Returns an error that names the invalid key.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let processors = self.topology.processors();
         ConfigError::require(processors >= 2, "topology", || format!("{processors} is fewer than two processors"))?;
@@ -179,13 +179,13 @@ impl MeshConfig {
 }
 
 impl Mesh {
-    /// A network called `name`.
+    /// Creates a network called `name`.
     ///
     /// # Errors
-    /// If [`MeshConfig::validate`] rejects `config`.
+    /// Fails if [`MeshConfig::validate`] rejects `config`.
     ///
     /// # Panics
-    /// If the model already has a component of this name.
+    /// Panics if the model already has a component of this name.
     pub fn new(sim: &Sim, name: &str, config: MeshConfig) -> Result<Self, ConfigError> {
         config.validate()?;
         let links = vec![Link::default(); config.topology.processors() * DIRECTIONS];
@@ -195,7 +195,7 @@ impl Mesh {
         Ok(Self { inner })
     }
 
-    /// The topology.
+    /// Returns the topology.
     pub fn topology(&self) -> Topology {
         self.inner.config.topology
     }
@@ -204,7 +204,7 @@ impl Mesh {
     /// are the same.
     ///
     /// # Panics
-    /// If a processor does not exist.
+    /// Panics if a processor does not exist.
     pub async fn transfer(&self, from: usize, to: usize, bytes: u64) {
         let processors = self.topology().processors();
         assert!(from < processors && to < processors, "invalid processors: from {from} to {to} of {processors}");
@@ -227,11 +227,11 @@ impl Mesh {
         state.accounting.depart(arrived, asked);
     }
 
-    /// Share of the time since the end of the warm-up in which the link from `from` to its
-    /// neighbour `to` was held. Messages are counted on arrival.
+    /// Returns the share of the time since the end of the warm-up in which the link from `from` to
+    /// its neighbour `to` was held. Messages are counted on arrival.
     ///
     /// # Panics
-    /// If they are not neighbours, or this is a crossbar, which has no such links.
+    /// Panics if they are not neighbours, or this is a crossbar, which has no such links.
     pub fn link_utilisation(&self, from: usize, to: usize) -> f64 {
         let topology = self.topology();
         let is_crossbar = matches!(topology, Topology::Crossbar { .. });
@@ -242,22 +242,22 @@ impl Mesh {
         if span == 0 { 0.0 } else { state.links[link(from, direction)].busy_ns as f64 / span as f64 }
     }
 
-    /// Statistics since the end of the warm-up. Customers are messages; the utilisation is the mean
-    /// over the links.
+    /// Returns the statistics since the end of the warm-up. Customers are messages; the utilisation
+    /// is the mean over the links.
     pub fn report(&self) -> ComponentReport {
         Observed::report(&*self.inner, self.inner.sim.now())
     }
 }
 
 impl MeshConfig {
-    /// Time of a message from `from` to `to` in an otherwise idle network.
+    /// Returns the time of a message from `from` to `to` in an otherwise idle network.
     fn unloaded_time(&self, from: usize, to: usize, bytes: u64) -> Duration {
         let hops = self.topology.hops(from, to) as u64;
         let times = if self.forwarding == Forwarding::StoreAndForward { hops } else { 1 };
         self.startup + self.hop * hops + self.rate.time_for(bytes) * times
     }
 
-    /// Number of links.
+    /// Returns the number of links.
     const fn links(&self) -> u64 {
         match self.topology {
             Topology::LinearArray { processors, wraps } => line_links(processors, wraps),
@@ -269,7 +269,7 @@ impl MeshConfig {
     }
 }
 
-/// Number of links of a line of `count`, counting both directions.
+/// Returns the number of links of a line of `count`, counting both directions.
 const fn line_links(count: usize, wraps: bool) -> u64 {
     // Two processors are neighbours only once, with or without wrap-around.
     let pairs = if wraps && count > 2 { count } else { count - 1 };
@@ -281,7 +281,7 @@ const fn link(from: usize, direction: Direction) -> usize {
 }
 
 impl Inner {
-    /// Store-and-forward: one link after the other.
+    /// Transfers a message with store-and-forward: one link after the other.
     async fn store_and_forward(&self, from: usize, to: usize, bytes: u64) {
         let mut at = from;
         let mut extra = self.config.startup;
@@ -299,8 +299,8 @@ impl Inner {
         }
     }
 
-    /// Wormhole: holds each link from the arrival of the head until the tail reaches the
-    /// destination.
+    /// Transfers a message with wormhole routing: holds each link from the arrival of the head
+    /// until the tail reaches the destination.
     async fn wormhole(&self, from: usize, to: usize, bytes: u64) {
         let (mut held, end) = self.reserve(from, to, bytes);
         self.sim.sleep_until(end).await;

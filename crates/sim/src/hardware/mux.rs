@@ -43,12 +43,13 @@ pub struct Chooser {
 }
 
 impl Chooser {
-    /// Starts with outlet `first`; `packet_time` is the transmission time of a packet.
+    /// Creates a scheduler that starts with outlet `first`; `packet_time` is the transmission time
+    /// of a packet.
     pub const fn new(schedule: Schedule, packet_time: Duration, first: usize) -> Self {
         Self { schedule, packet_time, next: first }
     }
 
-    /// The outlet of the next packet; `None` if all have failed.
+    /// Returns the outlet of the next packet; `None` if all have failed.
     pub fn choose(&mut self, outlets: &[Outlet]) -> Option<usize> {
         let count = outlets.len();
         // In round-robin order, so that equal outlets take turns.
@@ -81,10 +82,10 @@ pub struct Mux {
 }
 
 impl Mux {
-    /// A device called `name` that takes `service` per packet.
+    /// Creates a device called `name` that takes `service` per packet.
     ///
     /// # Panics
-    /// If the model already has a component of this name.
+    /// Panics if the model already has a component of this name.
     pub fn new(sim: &Sim, name: &str, service: Duration) -> Self {
         Self { unit: Facility::new(sim, name, 1), service }
     }
@@ -94,7 +95,7 @@ impl Mux {
         self.unit.serve(self.service).await;
     }
 
-    /// Statistics since the end of the warm-up.
+    /// Returns the statistics since the end of the warm-up.
     pub fn report(&self) -> ComponentReport {
         self.unit.report()
     }

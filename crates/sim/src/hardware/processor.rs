@@ -29,7 +29,7 @@ impl ProcessorConfig {
     /// Checks the configuration.
     ///
     /// # Errors
-    /// Names the invalid key.
+    /// Returns an error that names the invalid key.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let is_rate = self.mips.is_finite() && self.mips > 0.0;
         ConfigError::require(is_rate, "mips", || format!("{} is not a positive number", self.mips))?;
@@ -92,19 +92,19 @@ pub struct Processor {
 }
 
 impl Processor {
-    /// A processor called `name` with memory `memory`.
+    /// Creates a processor called `name` with memory `memory`.
     ///
     /// # Errors
-    /// If [`ProcessorConfig::validate`] rejects `config`.
+    /// Fails if [`ProcessorConfig::validate`] rejects `config`.
     ///
     /// # Panics
-    /// If the model already has a component of this name.
+    /// Panics if the model already has a component of this name.
     pub fn new(sim: &Sim, name: &str, config: ProcessorConfig, memory: AttachedMemory) -> Result<Self, ConfigError> {
         config.validate()?;
         Ok(Self { sim: sim.clone(), config, memory, unit: Resource::new(sim, name) })
     }
 
-    /// Its memory.
+    /// Returns its memory.
     pub const fn memory(&self) -> &AttachedMemory {
         &self.memory
     }
@@ -126,18 +126,18 @@ impl Processor {
         self.unit.acquire().await
     }
 
-    /// Number of tasks present, including the current one.
+    /// Returns the number of tasks present, including the current one.
     pub fn present(&self) -> u64 {
         self.unit.present()
     }
 
-    /// Execution time of `instructions` instructions without cache misses.
+    /// Returns the execution time of `instructions` instructions without cache misses.
     pub fn compute_time(&self, instructions: u64) -> Duration {
         Duration::from_nanos((instructions as f64 * 1e3 / self.config.mips).round() as u64)
     }
 
-    /// Statistics since the end of the warm-up. A processor that stalls on its memory counts as
-    /// busy.
+    /// Returns the statistics since the end of the warm-up. A processor that stalls on its memory
+    /// counts as busy.
     pub fn report(&self) -> ComponentReport {
         self.unit.report()
     }

@@ -81,16 +81,16 @@ struct Job {
 struct Running {
     job: Job,
     since: Instant,
-    /// When the switch to its process is complete and its own work starts.
+    /// Time at which the switch to its process is complete and its own work starts.
     works_from: Instant,
     until: Instant,
 }
 
 impl Transputer {
-    /// A processor called `name` that takes `switch` for each change of process.
+    /// Creates a processor called `name` that takes `switch` for each change of process.
     ///
     /// # Panics
-    /// If the model already has a component of this name.
+    /// Panics if the model already has a component of this name.
     pub fn new(sim: &Sim, name: &str, switch: Duration) -> Self {
         let state = TransputerState {
             running: None,
@@ -108,7 +108,7 @@ impl Transputer {
         Self { inner }
     }
 
-    /// A new process on this processor.
+    /// Creates a process on this processor.
     pub fn process(&self, priority: Priority) -> Process {
         let mut state = self.inner.state.borrow_mut();
         let (index, stats) = (state.processes, Rc::new(ProcessStats::default()));
@@ -117,7 +117,8 @@ impl Transputer {
         Process { processor: Rc::clone(&self.inner), priority, index, stats }
     }
 
-    /// Statistics since the end of the warm-up. A customer is one call of [`Process::run`].
+    /// Returns the statistics since the end of the warm-up. A customer is one call of
+    /// [`Process::run`].
     pub fn report(&self) -> ComponentReport {
         Observed::report(&*self.inner, self.inner.sim.now())
     }
@@ -140,17 +141,17 @@ impl Process {
         self.stats.times.set(self.stats.times.get() + 1);
     }
 
-    /// Whether both processes are on the same processor.
+    /// Returns whether both processes are on the same processor.
     pub fn is_on_same_processor(&self, other: &Self) -> bool {
         Rc::ptr_eq(&self.processor, &other.processor)
     }
 
-    /// Work done since the end of the warm-up.
+    /// Returns the work done since the end of the warm-up.
     pub fn worked(&self) -> Duration {
         Duration::from_nanos(self.stats.worked_ns.get())
     }
 
-    /// Number of completed calls of [`run`](Self::run) since the end of the warm-up.
+    /// Returns the number of completed calls of [`run`](Self::run) since the end of the warm-up.
     pub fn times(&self) -> u64 {
         self.stats.times.get()
     }
@@ -183,7 +184,7 @@ impl Inner {
         ticket
     }
 
-    /// True once the work is done; the next job is then dispatched.
+    /// Returns true once the work is done; the next job is then dispatched.
     fn is_done(&self, ticket: u64) -> bool {
         let now = self.sim.now();
         let mut state = self.state.borrow_mut();

@@ -6,7 +6,7 @@ use super::*;
 use crate::facility::Facility;
 use crate::stream::Stream;
 
-/// A short simulation of a queue: its mean sojourn time in nanoseconds and its number of events.
+/// Simulates a short queue; returns its mean sojourn time in nanoseconds and its number of events.
 fn queue(seed: u64, run: u64) -> (f64, u64) {
     let mut simulation = Simulation::new(seed, run);
     let sim = simulation.sim();
@@ -77,7 +77,7 @@ fn a_measurement_begins_at_the_end_of_the_warm_up() {
     assert!((server.report().utilisation - 0.5).abs() < 1e-12);
 }
 
-/// Autocorrelated values: each is 0.9 times the previous one plus noise of variance 1.
+/// Returns autocorrelated values: each is 0.9 times the previous one plus noise of variance 1.
 fn remembering(count: usize, start: f64) -> Vec<f64> {
     let mut stream = Stream::new(11, 0, "values");
     let mut value = start;

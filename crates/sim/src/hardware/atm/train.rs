@@ -47,15 +47,15 @@ pub(super) struct AtmState<T> {
 }
 
 impl Busy {
-    /// When `cells` cells have been sent. Computed from the start of the busy period, so that
-    /// rounding errors do not accumulate.
+    /// Returns when `cells` cells have been sent. Computed from the start of the busy period, so
+    /// that rounding errors do not accumulate.
     fn time(&self, cells: u64, config: &AtmConfig) -> Instant {
         let bits = u128::from(cells) * u128::from(CELL_BYTES * 8);
         let nanos = (bits * 1_000_000_000).div_ceil(u128::from(config.rate.as_bps()));
         self.began + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Number of cells sent by `now`.
+    /// Returns the number of cells sent by `now`.
     fn cells_at(&self, now: Instant, config: &AtmConfig) -> u64 {
         let nanos = u128::from(now.saturating_since(self.began).as_nanos());
         let cells = nanos * u128::from(config.rate.as_bps()) / (u128::from(CELL_BYTES * 8) * 1_000_000_000);
@@ -110,14 +110,14 @@ impl<T> AtmState<T> {
         ticket
     }
 
-    /// When the next frame ends or arrives.
+    /// Returns when the next frame ends or arrives.
     pub(super) fn next_event(&self) -> Option<Instant> {
         let end = self.busy.as_ref().map(|busy| busy.time(busy.cells + self.cells_to_next_end(busy), &self.config));
         end.into_iter().chain(self.in_flight.next_arrival()).min()
     }
 
-    /// Number of cells until the next end of a frame, given the present turns: full rounds plus the
-    /// position in the last round.
+    /// Returns the number of cells until the next end of a frame in the present order of turns:
+    /// full rounds plus the position in the last round.
     fn cells_to_next_end(&self, busy: &Busy) -> u64 {
         let count = busy.turns.len() as u64;
         let ends =
@@ -151,7 +151,7 @@ impl<T> AtmState<T> {
         busy
     }
 
-    /// The circuit with the last turn has sent the last cell of its frame.
+    /// Ends the frame whose last cell the circuit of the last turn has sent.
     fn end_frame(&mut self, mut busy: Busy, sim: &Sim) {
         let number = *busy.turns.back().expect("a circuit had a turn");
         let at = busy.time(busy.cells, &self.config);

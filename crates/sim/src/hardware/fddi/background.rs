@@ -14,7 +14,7 @@ pub(super) struct BackgroundStation {
     config: Background,
     frame_time: Duration,
     stream: Stream,
-    /// `None` while its share is zero.
+    /// Time of the next arrival; `None` while the share is zero.
     next_arrival: Option<Instant>,
     /// Arrivals of waiting frames: (time, count).
     waiting: VecDeque<(Instant, u64)>,
@@ -72,12 +72,12 @@ impl BackgroundStation {
         BackgroundReport { mean_wait_ns: self.waits.mean(), ..self.stats.clone() }
     }
 
-    /// True if a token that arrives at `at` finds a frame to send.
+    /// Returns true if a token that arrives at `at` finds a frame to send.
     pub(super) fn has_work_at(&self, at: Instant) -> bool {
         self.waiting_count > 0 || self.next_arrival.is_some_and(|arrival| arrival <= at)
     }
 
-    /// When the station has a frame to send, if no token arrives earlier.
+    /// Returns when the station has a frame to send, if no token arrives earlier.
     pub(super) fn work_from(&self) -> Option<Instant> {
         if self.waiting_count > 0 { Some(Instant::ZERO) } else { self.next_arrival }
     }
@@ -118,7 +118,7 @@ impl BackgroundStation {
         }
     }
 
-    /// The mean time between arrivals; `None` if the load is zero.
+    /// Returns the mean time between arrivals; `None` if the load is zero.
     fn interval(&self) -> Option<Duration> {
         let batch_ns = (self.frame_time * self.config.batch).as_nanos() as f64;
         // At least one nanosecond, so that time advances.

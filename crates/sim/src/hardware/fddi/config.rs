@@ -77,8 +77,8 @@ pub enum Arrivals {
 }
 
 impl RingConfig {
-    /// `stations` stations, evenly spaced on a ring of `length_m` metres, with the values of the
-    /// standard, queues of 64 frames and no background.
+    /// Returns a ring of `stations` stations, evenly spaced on `length_m` metres, with the values
+    /// of the standard, queues of 64 frames and no background.
     pub fn even(stations: usize, length_m: u64) -> Self {
         let count = stations.max(1) as u64;
         Self {
@@ -95,18 +95,18 @@ impl RingConfig {
         }
     }
 
-    /// The rotation time of the token if no station sends (`D_Max`).
+    /// Returns the rotation time of the token if no station sends (`D_Max`).
     pub fn latency(&self) -> Duration {
         Duration::from_nanos(self.length_m * FIBRE_NS_PER_KM / 1000)
             + self.station_latency * self.positions_m.len() as u64
     }
 
-    /// Transmission time of a frame of `bytes` bytes, including overhead.
+    /// Returns the transmission time of a frame of `bytes` bytes, including overhead.
     pub fn frame_time(&self, bytes: u64) -> Duration {
         self.rate.time_for(bytes + self.overhead_bytes)
     }
 
-    /// Transmission time of a token.
+    /// Returns the transmission time of a token.
     pub fn token_time(&self) -> Duration {
         self.rate.time_for(TOKEN_BYTES)
     }
@@ -115,7 +115,7 @@ impl RingConfig {
     /// twice the target.
     ///
     /// # Errors
-    /// Names the invalid key.
+    /// Returns an error that names the invalid key.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let stations = self.positions_m.len();
         ConfigError::require(stations >= 2, "positions_m", || format!("a ring needs two stations, not {stations}"))?;

@@ -8,8 +8,8 @@ use crate::hardware::frame_queue::{FrameQueue, Queued};
 /// The standard's timers, as instants instead of counters.
 #[derive(Clone, Copy)]
 pub(super) struct Timers {
-    /// When the token rotation timer (TRT) expires for the first time since it was last set; the
-    /// late count is then one.
+    /// First expiry of the token rotation timer (TRT) since it was last set; the late count is then
+    /// one.
     expires: Instant,
     last_token: Instant,
     pub(super) last_rotation: Duration,
@@ -20,8 +20,8 @@ impl Timers {
         Self { expires: Instant::ZERO + ttrt, last_token: Instant::ZERO, last_rotation: Duration::ZERO }
     }
 
-    /// The token arrives at `at`. Returns how long asynchronous frames may start (the token holding
-    /// timer, THT): zero if the token is late.
+    /// Processes the arrival of the token at `at`. Returns how long asynchronous frames may start
+    /// (the token holding timer, THT): zero if the token is late.
     pub(super) fn token(&mut self, at: Instant, ttrt: Duration) -> Duration {
         self.last_rotation = at.saturating_since(self.last_token);
         self.last_token = at;
@@ -47,9 +47,9 @@ impl Timers {
 
 pub(super) struct Station<T> {
     pub(super) timers: Timers,
-    /// How long it may send synchronous frames at each token.
+    /// Time for which it may send synchronous frames at each token.
     pub(super) allowance: Duration,
-    /// By [`Class`].
+    /// Queues by [`Class`].
     pub(super) queues: [FrameQueue<FddiFrame<T>>; 2],
 }
 

@@ -45,7 +45,8 @@ struct Timers {
 }
 
 impl Timers {
-    /// The token arrives: how long the station may send asynchronous frames.
+    /// Processes the arrival of the token; returns how long the station may send asynchronous
+    /// frames.
     fn token_arrives(&mut self, now: u64, ttrt: u64) -> u64 {
         self.rotation = now - self.last;
         self.last = now;
@@ -64,9 +65,9 @@ impl Timers {
     }
 }
 
-/// The standard's rules, one token pass at a time, with a rotation timer that counts down and late
-/// counts that are counters. `background_ns` are the arrivals of the background's frames, which are
-/// sent and have no receiver.
+/// Runs the standard's rules, one token pass at a time, with a rotation timer that counts down and
+/// late counts that are counters. `background_ns` are the arrivals of the background's frames,
+/// which are sent and have no receiver.
 fn oracle(config: &RingConfig, requests: &[Request], background_ns: &[u64], until_ns: u64) -> (Vec<Sent>, Vec<u64>) {
     let count = config.positions_m.len();
     let ttrt = config.ttrt.as_nanos();
@@ -178,8 +179,8 @@ fn requests(bytes_max: u64, gap_ns_max: u64) -> impl Strategy<Value = Vec<Reques
     })
 }
 
-/// All times of the ring must be even; otherwise requests at odd times could coincide with its
-/// events.
+/// Checks that all times of the ring are even; otherwise requests at odd times could coincide with
+/// its events.
 #[test]
 fn the_ring_of_the_comparison_has_even_times() {
     let config = small_ring();
@@ -205,7 +206,7 @@ proptest! {
     }
 }
 
-/// Arrivals of the background's frames: the same draws as in the ring.
+/// Returns the arrivals of the background's frames: the same draws as in the ring.
 fn background_ns(config: &RingConfig, until_ns: u64) -> Vec<u64> {
     let background = config.background.as_ref().unwrap();
     let mut stream = crate::Stream::new(1, 0, "ring background");

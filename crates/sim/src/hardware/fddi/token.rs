@@ -85,8 +85,8 @@ impl RingStats {
         self.busy_ns - self.beyond_ns(now)
     }
 
-    /// The part of the last use of the token that lies after `now`. Frames of one use follow each
-    /// other without gaps.
+    /// Returns the part of the last use of the token that lies after `now`. Frames of one use
+    /// follow each other without gaps.
     fn beyond_ns(&self, now: Instant) -> u128 {
         u128::from(self.busy_until.saturating_since(now).as_nanos())
     }
@@ -135,7 +135,7 @@ impl<T> RingState<T> {
         self.latency
     }
 
-    /// Propagation delay from `from` to `to`.
+    /// Returns the propagation delay from `from` to `to`.
     pub(super) fn distance(&self, from: usize, to: usize) -> Duration {
         let count = self.hops.len();
         let between = (to + count - from) % count;
@@ -160,7 +160,7 @@ impl<T> RingState<T> {
         number
     }
 
-    /// When the next event of a station of the model happens in the present state.
+    /// Returns when the next event of a station of the model happens in the present state.
     pub(super) fn next_event(&self) -> Option<Instant> {
         self.next_of_token().into_iter().chain(self.in_flight.next_arrival()).min()
     }
@@ -187,14 +187,14 @@ impl<T> RingState<T> {
         unreachable!("a station has frames");
     }
 
-    /// Computes what happened before `now`.
+    /// Computes events before `now`.
     pub(super) fn catch_up(&mut self, now: Instant, sim: &Sim) {
         if let Some(before) = now.as_nanos().checked_sub(1) {
             self.advance(Instant::from_nanos(before), sim);
         }
     }
 
-    /// Computes what happens until `now`, inclusive.
+    /// Computes events until `now`, inclusive.
     pub(super) fn advance(&mut self, now: Instant, sim: &Sim) {
         loop {
             match self.token {
@@ -219,7 +219,7 @@ impl<T> RingState<T> {
         }
     }
 
-    /// The token arrives at `station` at `at`.
+    /// Processes the arrival of the token at `station` at `at`.
     fn pass(&mut self, station: usize, at: Instant, sim: &Sim) {
         let Station { timers, allowance, .. } = &mut self.stations[station];
         let asynchronous = timers.token(at, self.config.ttrt);
@@ -248,8 +248,8 @@ impl<T> RingState<T> {
         Some(Token::Travelling { from: station, left: done + self.token_time })
     }
 
-    /// Starts the next frame that `station` may send at `now`; `None` if it has none or may not
-    /// send.
+    /// Starts the next frame that `station` may send at `now`; returns `None` if it has none or may
+    /// not send.
     fn next_frame(&mut self, station: usize, now: Instant, budget: TokenBudget) -> Option<Token> {
         let frame_time = |queues: &[FrameQueue<FddiFrame<T>>; 2], class: Class| {
             queues[class as usize].front().map(|frame| self.config.frame_time(frame.bytes))
@@ -273,7 +273,7 @@ impl<T> RingState<T> {
         Some(Token::Held { station, class, ends, budget })
     }
 
-    /// The frame that `station` was sending is complete.
+    /// Completes the frame that `station` was sending.
     fn complete(&mut self, station: usize, class: Class, now: Instant, sim: &Sim) {
         let (frame, another_came) = self.stations[station].queue(class).complete(now, sim);
         self.stats.accounting.depart(now, frame.queued);
@@ -289,8 +289,8 @@ impl<T> RingState<T> {
         self.in_flight.push(now + self.distance(frame.from, frame.to), frame);
     }
 
-    /// After an unused rotation, all further rotations until `limit`, or until a station has a
-    /// frame, are identical.
+    /// Skips the rotations after an unused one until `limit`, or until a station has a frame,
+    /// because they are all identical.
     fn skip_idle_rotations(&mut self, limit: Instant) {
         let Token::Travelling { left, .. } = self.token else { return };
         if self.idle_passes < self.hops.len() || self.stations_with_frames > 0 {
