@@ -45,7 +45,7 @@ impl Running {
         Self { workers }
     }
 
-    /// Number of links.
+    /// Returns the number of links.
     #[must_use]
     pub const fn links(&self) -> usize {
         self.workers.len()

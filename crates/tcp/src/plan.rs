@@ -79,8 +79,8 @@ impl Plan {
     }
 
     /// Returns the send half's number of this plan: the argument of
-    /// [`Connection::handle_emitted`](crate::Connection::handle_emitted). `None` if the plan takes
-    /// no sequence numbers.
+    /// [`Connection::handle_emitted`](crate::Connection::handle_emitted). Returns `None` if the
+    /// plan takes no sequence numbers.
     pub const fn transmission(&self) -> Option<u64> {
         self.transmission
     }

@@ -38,8 +38,8 @@ impl TimestampClock {
     }
 
     /// Returns the latest possible send time of the segment that the peer echoes: the end of the
-    /// tick, and not after `now`. `None` if the echo is none of ours, or older than half the
-    /// clock's period.
+    /// tick, and not after `now`. Returns `None` if the echo is none of ours, or older than half
+    /// the clock's period.
     pub(crate) fn echoed(&self, now: Instant, echo: u32) -> Option<Instant> {
         let age_ticks = self.value(now).wrapping_sub(echo);
         if echo == 0 || age_ticks > u32::MAX / 2 {
