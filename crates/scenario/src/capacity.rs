@@ -7,10 +7,10 @@ use units::{Duration, Instant};
 use crate::faults::scheduled;
 use crate::model::{PAYLOAD_SHARE, Scenario};
 
-/// Application bytes that the links under `paths` can carry towards the receiving host between two
-/// times of the run: the sum over the links of rate times time, without the time in which a link is
-/// silent or held, times [`PAYLOAD_SHARE`]. Loss is not deducted. `None` if a link has neither rate
-/// nor trace, so that its capacity is unbounded.
+/// Returns the number of application bytes that the links under `paths` can carry towards the
+/// receiving host between two times of the run: the sum over the links of rate times time, without
+/// the time in which a link is silent or held, times [`PAYLOAD_SHARE`]. Loss is not deducted.
+/// Returns `None` if a link has neither rate nor trace, so that its capacity is unbounded.
 pub fn capacity_bytes(scenario: &Scenario, paths: &[usize], from: Duration, to: Duration) -> Option<u64> {
     let mut line_bytes: u64 = 0;
     for link in scenario.links_under(paths) {
@@ -32,7 +32,7 @@ fn line_bytes_of(config: &LinkConfig, from: Duration, to: Duration) -> Option<u6
     Some(bytes.saturating_add(carried(&now, since.max(from), to)?))
 }
 
-/// Line bytes under constant settings.
+/// Returns the number of line bytes carried under constant settings.
 fn carried(config: &LinkConfig, from: Duration, to: Duration) -> Option<u64> {
     if to <= from {
         return Some(0);

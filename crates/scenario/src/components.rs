@@ -10,7 +10,7 @@ use units::{Duration, Instant};
 /// The statistics of one queueing component over a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Component {
-    /// `link`, `processors`, `thread`, `socket`, or `places` (a bounded queue).
+    /// Kind: `link`, `processors`, `thread`, `socket`, or `places` (a bounded queue).
     pub kind: &'static str,
     /// The name, unique within a run.
     pub name: String,
@@ -42,7 +42,8 @@ impl ServiceStats {
         self.busy += busy;
     }
 
-    /// The statistics of the component of this kind and name, for a run that lasted until `now`.
+    /// Returns the statistics of the component of this kind and name, for a run that lasted until
+    /// `now`.
     pub(crate) fn component(
         self,
         kind: &'static str,
@@ -54,21 +55,21 @@ impl ServiceStats {
         Component { kind, name, served: self.served, utilisation, mean_queue: share(self.waited, now), mean_wait }
     }
 
-    /// The share of the time until `now` that one server was busy.
+    /// Returns the share of the time until `now` that one server was busy.
     pub(crate) fn utilisation(self, now: Instant) -> f64 {
         share(self.busy, now)
     }
 }
 
-/// `span` divided by the time until `now`; 0 at the beginning.
+/// Returns `span` divided by the time until `now`; 0 at the beginning.
 fn share(span: Duration, now: Instant) -> f64 {
     let run = now.since_start();
     if run.is_zero() { 0.0 } else { span.as_nanos() as f64 / run.as_nanos() as f64 }
 }
 
 impl Component {
-    /// The statistics of one direction of a link: packets whose transmission began, and the time
-    /// that the line was busy with completed ones.
+    /// Returns the statistics of one direction of a link: packets whose transmission began, and the
+    /// time that the line was busy with completed ones.
     pub(crate) fn link<P: Packet>(name: &str, direction: &str, link: &Link<P>, now: Instant) -> Self {
         let stats = link.stats();
         let service = ServiceStats { served: stats.carried, busy: stats.on_line, waited: stats.queue_delay_sum };
@@ -80,7 +81,7 @@ impl Component {
         service.component("link", format!("link {name}, {direction}"), utilisation, now)
     }
 
-    /// The statistics of processors. Each served item occupies one processor.
+    /// Returns the statistics of processors. Each served item occupies one processor.
     pub(crate) fn processors(report: &ComponentReport) -> Self {
         let busy = report.utilisation * report.capacity.unwrap_or(1) as f64;
         Self {
@@ -93,7 +94,7 @@ impl Component {
         }
     }
 
-    /// The statistics of a bounded queue of the simulator. All items in it are waiting.
+    /// Returns the statistics of a bounded queue of the simulator. All items in it are waiting.
     pub(crate) fn bounded_queue(report: &ComponentReport) -> Self {
         Self {
             kind: "places",
@@ -105,7 +106,7 @@ impl Component {
         }
     }
 
-    /// The JSON object defined in `docs/spec/scenario.md`.
+    /// Returns the JSON object defined in `docs/spec/scenario.md`.
     pub(crate) fn json(&self) -> Json {
         json!({
             "kind": self.kind,
@@ -118,7 +119,7 @@ impl Component {
     }
 }
 
-/// A table of the components as aligned text. Components without served items are omitted.
+/// Returns a table of the components as aligned text. Components without served items are omitted.
 pub fn components_table(components: &[Component]) -> String {
     let used: Vec<_> = components.iter().filter(|component| component.served > 0).collect();
     let width = used.iter().map(|component| component.name.chars().count()).max().unwrap_or(0).max(9);
@@ -140,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    /// Every four milliseconds, two packets of one millisecond each: the second packet waits for
+    /// Every four milliseconds, two packets of one millisecond each arrive: the second waits for
     /// one millisecond.
     #[test]
     fn a_link_is_busy_half_the_time_and_every_other_packet_waits() {

@@ -1,5 +1,5 @@
-//! The setup of a run's connection, shared by all worlds: transport settings, and which paths are
-//! opened when.
+//! The setup of a run's connection, shared by all worlds: transport settings, and the opening of
+//! paths.
 
 use quic::TransportConfig;
 use units::Duration;
@@ -9,7 +9,7 @@ use crate::model::Scenario;
 /// The initial connection window, in bytes, as in the `litz` command.
 const FIRST_WINDOW: u64 = 8 << 20;
 
-/// The transport settings at one host (0 is the sending host) for `path_count` paths.
+/// Returns the transport settings at one host (0 is the sending host) for `path_count` paths.
 pub fn transport_config(scenario: &Scenario, host: usize, path_count: usize) -> TransportConfig {
     let (host, transport) = (&scenario.hosts[host], &scenario.transport);
     TransportConfig::default()
@@ -29,8 +29,8 @@ pub fn transport_config(scenario: &Scenario, host: usize, path_count: usize) -> 
         .with_send_buffer_max(host.send_buffer)
 }
 
-/// The path on which the connection begins, and those that it opens when the handshake is
-/// confirmed. Paths are indices into those of the run.
+/// Path on which the connection begins, and those that it opens when the handshake is confirmed.
+/// Paths are indices into those of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathPlan {
     /// The first path that is not a backup; the first path if all are.
@@ -42,7 +42,7 @@ pub struct PathPlan {
 }
 
 impl PathPlan {
-    /// The plan for a run over `paths`, which are indices into the scenario's paths.
+    /// Creates the plan for a run over `paths`, which are indices into the scenario's paths.
     pub fn new(scenario: &Scenario, paths: &[usize]) -> Self {
         let is_backup = |place: usize| scenario.paths[paths[place]].is_backup;
         let first = (0..paths.len()).find(|&place| !is_backup(place)).unwrap_or(0);

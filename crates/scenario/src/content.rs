@@ -24,7 +24,8 @@ pub struct ItemName {
 }
 
 impl ItemName {
-    /// The header: magic, part, 1 for a response, a zero byte, item number; in network byte order.
+    /// Returns the header: magic, part, 1 for a response, a zero byte, item number; in network byte
+    /// order.
     pub fn header(self) -> [u8; HEADER_BYTES as usize] {
         let mut header = [0; HEADER_BYTES as usize];
         header[..4].copy_from_slice(&MAGIC);
@@ -34,7 +35,7 @@ impl ItemName {
         header
     }
 
-    /// The name in a header; `None` if the bytes are not a valid header.
+    /// Returns the name in a header; `None` if the bytes are not a valid header.
     pub fn from_header(header: &[u8; HEADER_BYTES as usize]) -> Option<Self> {
         let [m0, m1, m2, m3, p0, p1, answer, 0, item @ ..] = *header else { return None };
         if [m0, m1, m2, m3] != MAGIC || answer > 1 {
@@ -83,7 +84,7 @@ impl ItemName {
         self.word(offset / 8).to_le_bytes()[(offset % 8) as usize]
     }
 
-    /// Word `index`, as a little-endian number.
+    /// Returns word `index`, as a little-endian number.
     fn word(self, index: u64) -> u64 {
         if index < HEADER_BYTES / 8 {
             let header = self.header();
@@ -100,7 +101,7 @@ impl ItemName {
     }
 }
 
-/// Bytes from `offset` to the next word boundary.
+/// Returns the number of bytes from `offset` to the next word boundary.
 const fn to_whole_words(offset: u64) -> usize {
     ((8 - offset % 8) % 8) as usize
 }

@@ -21,11 +21,11 @@ pub struct Occurrence {
     pub to: Duration,
 }
 
-/// The settings of one direction of a link, with all faults as its schedule. Direction 0 is towards
-/// the receiving host.
+/// Returns the settings of one direction of a link, with all faults as its schedule. Direction 0 is
+/// towards the receiving host.
 ///
 /// # Panics
-/// If [`parse`](crate::parse::parse) would refuse the scenario.
+/// Panics if [`parse`](crate::parse::parse) would refuse the scenario.
 pub fn scheduled(scenario: &Scenario, link: usize, direction: usize) -> LinkConfig {
     let base = base(scenario, link, direction);
     let compiled = compile(scenario, link, direction).unwrap_or_else(|problem| panic!("{}", problem.message));
@@ -36,7 +36,7 @@ pub fn scheduled(scenario: &Scenario, link: usize, direction: usize) -> LinkConf
     LinkConfig { schedule: Some(schedule.unwrap_or_else(|error| panic!("{error}"))), ..base.clone() }
 }
 
-/// All occurrences of all faults before the end of the run, by their beginning.
+/// Returns all occurrences of all faults before the end of the run, by their beginning.
 pub fn occurrences(scenario: &Scenario) -> Vec<Occurrence> {
     let mut all = Vec::new();
     for (index, fault) in scenario.faults.iter().enumerate() {
@@ -49,7 +49,7 @@ pub fn occurrences(scenario: &Scenario) -> Vec<Occurrence> {
     all
 }
 
-/// The end of a fault without `until`: when another fault changes one of its settings.
+/// Returns the end of a fault without `until`: when another fault changes one of its settings.
 fn end_of(scenario: &Scenario, index: usize, from: Duration) -> Duration {
     let fault = &scenario.faults[index];
     let ends = |other: &Fault| {
@@ -66,7 +66,7 @@ fn end_of(scenario: &Scenario, index: usize, from: Duration) -> Duration {
         .unwrap_or(scenario.duration)
 }
 
-/// The problems of the faults in an otherwise valid scenario.
+/// Returns the problems of the faults in an otherwise valid scenario.
 pub(crate) fn problems(scenario: &Scenario) -> Vec<Problem> {
     let mut problems = Vec::new();
     for fault in &scenario.faults {
@@ -163,7 +163,7 @@ struct Edge {
     change: usize,
 }
 
-/// The changes of one direction of a link, by time.
+/// Returns the changes of one direction of a link, by time.
 fn compile(scenario: &Scenario, link: usize, direction: usize) -> Result<Vec<Step>, Problem> {
     let mut edges = Vec::new();
     for (fault, settings) in scenario.faults.iter().enumerate() {
@@ -207,7 +207,7 @@ fn compile(scenario: &Scenario, link: usize, direction: usize) -> Result<Vec<Ste
     Ok(steps)
 }
 
-/// The beginning and the end of each occurrence that begins before `end`.
+/// Returns the beginning and the end of each occurrence that begins before `end`.
 fn times(fault: &Fault, end: Duration) -> impl Iterator<Item = (Duration, Option<Duration>)> {
     let (at, until, every) = (fault.at, fault.until, fault.every);
     (0..).map_while(move |round| {
@@ -217,7 +217,7 @@ fn times(fault: &Fault, end: Duration) -> impl Iterator<Item = (Duration, Option
     })
 }
 
-/// The number of items of [`times`].
+/// Returns the number of items of [`times`].
 fn count(fault: &Fault, end: Duration) -> u64 {
     match fault.every {
         _ if fault.at >= end => 0,

@@ -13,7 +13,7 @@ use crate::outcome::{Deliveries, GAP_MIN, Gap, PartOutcome};
 /// file.
 const BEGUN_WORDS_MAX: usize = (crate::model::SIZE_MAX / 4096 / 64) as usize;
 
-/// No item of this name is expected.
+/// Error: no item of this name is expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Foreign;
 
@@ -28,9 +28,9 @@ pub struct Measurements {
 struct Record {
     part: Part,
     outcome: PartOutcome,
-    /// When the last bytes arrived, or when the part began.
+    /// Time of the last arrival, or of the beginning of the part.
     last_at: Instant,
-    /// When each timed item was due.
+    /// Due time of each timed item.
     due: BTreeMap<u64, Instant>,
     /// The highest item number that has arrived completely.
     highest: Option<u64>,
@@ -39,7 +39,7 @@ struct Record {
 }
 
 impl Measurements {
-    /// Empty measurements of this scenario's parts.
+    /// Creates empty measurements of this scenario's parts.
     pub fn new(scenario: &Scenario) -> Self {
         let record = |(index, part): (usize, &Part)| Record {
             part: part.clone(),
@@ -80,8 +80,8 @@ impl Measurements {
         len.ok_or(Foreign)
     }
 
-    /// Whether deliveries of this item are measured. For requests, the responses are measured
-    /// instead.
+    /// Returns whether deliveries of this item are measured. For requests, the responses are
+    /// measured instead.
     pub fn counts(&self, name: ItemName) -> bool {
         let asks = |record: &Record| matches!(record.part.work, Work::RequestResponse { .. });
         self.parts.get(usize::from(name.part)).is_some_and(|record| name.is_answer || !asks(record))
@@ -128,14 +128,14 @@ impl Measurements {
         }
     }
 
-    /// Whether every part has arrived completely. A part without end never has: then the run ends
-    /// by its duration.
+    /// Returns whether every part has arrived completely. A part without end never has: then the
+    /// run ends by its duration.
     pub fn is_done(&self) -> bool {
         let ends = |record: &&Record| record.part.work.delivered_bytes().is_some();
         self.parts.iter().all(|record| ends(&record) && record.outcome.finished_at.is_some())
     }
 
-    /// Bytes delivered so far, over all parts.
+    /// Returns the number of bytes delivered so far, over all parts.
     pub fn delivered_bytes(&self) -> u64 {
         self.parts.iter().map(|record| record.outcome.delivered.timeline.bytes).sum()
     }
@@ -148,7 +148,8 @@ impl Measurements {
 }
 
 impl Record {
-    /// The length of an item that begins to arrive, if the item exists and has not begun before.
+    /// Returns the length of an item that begins to arrive, if the item exists and has not begun
+    /// before.
     fn begin(&mut self, name: ItemName) -> Option<Option<u64>> {
         let is_request = matches!(self.part.work, Work::RequestResponse { .. });
         let exists = self.part.work.item_count().is_none_or(|count| name.item < count);
@@ -218,13 +219,13 @@ pub struct DueTimes {
 }
 
 impl DueTimes {
-    /// The due times of this work; `None` if it has no timed items.
+    /// Returns the due times of this work; `None` if it has no timed items.
     pub fn new(work: &Work, rng: units::Rng) -> Option<Self> {
         let times = *work.times()?;
         Some(Self { times, rng, next: Duration::ZERO, left: times.count })
     }
 
-    /// The next due time, if an item is left.
+    /// Returns the next due time, if an item is left.
     pub fn peek(&self) -> Option<Duration> {
         (self.left > 0).then_some(self.next)
     }

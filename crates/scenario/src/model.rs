@@ -43,7 +43,7 @@ pub const DATAGRAM_SIZE: usize = 1472;
 /// A scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// Letters, digits, `-` and `_`.
+    /// Name of letters, digits, `-` and `_`.
     pub name: String,
     /// A description in one or a few sentences.
     pub about: String,
@@ -53,10 +53,10 @@ pub struct Scenario {
     pub seeds: u32,
     /// The sending host and the receiving host.
     pub hosts: [Host; 2],
-    /// In the order of the file. Not empty.
+    /// Links in the order of the file. Not empty.
     pub links: Vec<Link>,
-    /// In the order of the file. Not empty. The connection begins on the first path that is not a
-    /// backup.
+    /// Paths in the order of the file. Not empty. The connection begins on the first path that is
+    /// not a backup.
     pub paths: Vec<Path>,
     /// The transport settings.
     pub transport: Transport,
@@ -88,11 +88,11 @@ pub struct Host {
 /// A physical channel between the two hosts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
-    /// Letters, digits, `-` and `_`; unique.
+    /// Name of letters, digits, `-` and `_`; unique.
     pub name: String,
-    /// Towards the receiving host. Faults are not included: see [`crate::faults`].
+    /// Settings towards the receiving host. Faults are not included: see [`crate::faults`].
     pub forward: LinkConfig,
-    /// Towards the sending host.
+    /// Settings towards the sending host.
     pub back: LinkConfig,
     /// The line in the file.
     pub line: usize,
@@ -101,7 +101,7 @@ pub struct Link {
 /// A pair of addresses over a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {
-    /// Unique.
+    /// Name; unique.
     pub name: String,
     /// The index of the link.
     pub link: usize,
@@ -112,22 +112,22 @@ pub struct Path {
 /// The transport settings, which both hosts share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transport {
-    /// Chooses the path of the next packets.
+    /// Strategy that chooses the path of the next packets.
     pub scheduler: Strategy,
     /// The congestion controller of each path.
     pub congestion: Algorithm,
-    /// Which decisions are made for each path, and which once for all paths.
+    /// Division of decisions into those for each path and those for all paths.
     pub policy: Policy,
-    /// Bytes of UDP payload.
+    /// Size of a datagram in bytes of UDP payload.
     pub datagram_size: usize,
-    /// The connection ends after this time without a packet from the peer.
+    /// Time without a packet from the peer after which the connection ends.
     pub idle_timeout: Duration,
 }
 
 /// One part of the workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Unique.
+    /// Name; unique.
     pub name: String,
     /// The kind of work.
     pub work: Work,
@@ -158,7 +158,7 @@ pub enum Work {
     },
     /// Messages from the sending host, each on its own stream, sent at their due times (open loop).
     Messages {
-        /// Bytes of each.
+        /// Size of each message in bytes.
         size: u64,
         /// The due times.
         times: Times,
@@ -166,9 +166,9 @@ pub enum Work {
     /// Requests from the sending host. The receiving host answers each as soon as it has arrived
     /// completely.
     RequestResponse {
-        /// Bytes of a request.
+        /// Size of a request in bytes.
         request: u64,
-        /// Bytes of a response.
+        /// Size of a response in bytes.
         response: u64,
         /// The due times.
         times: Times,
@@ -200,14 +200,14 @@ pub enum Arrivals {
 pub struct Fault {
     /// The time of the first occurrence since the beginning of the run.
     pub at: Duration,
-    /// When the settings are restored. Without it, the fault lasts until another fault changes the
-    /// same settings.
+    /// Time at which the settings are restored. Without it, the fault lasts until another fault
+    /// changes the same settings.
     pub until: Option<Duration>,
     /// The interval between occurrences, if the fault repeats.
     pub every: Option<Duration>,
     /// The index of the link.
     pub link: usize,
-    /// Towards the receiving host, and back.
+    /// Directions: towards the receiving host, and back.
     pub directions: [bool; 2],
     /// The changed settings. Not empty; each setting at most once.
     pub changes: Vec<Change>,
@@ -262,7 +262,7 @@ pub enum CheckKind {
     /// The time from when a message or request was due until it, or the response, had arrived
     /// completely.
     Latency {
-        /// In hundredths: 9950 is the 99.5th percentile. From 1 to 10,000.
+        /// Percentile in hundredths: 9950 is the 99.5th percentile. From 1 to 10,000.
         percentile_hundredths: u32,
         /// The maximum.
         at_most: Duration,
@@ -327,7 +327,7 @@ pub enum Counter {
 }
 
 impl Counter {
-    /// All, with their names in files.
+    /// All counters, with their names in files.
     pub const ALL: [(Self, &'static str); 8] = [
         (Self::Lost, "lost"),
         (Self::LostInBursts, "lost-in-bursts"),
@@ -339,12 +339,12 @@ impl Counter {
         (Self::Corrupted, "corrupted"),
     ];
 
-    /// The name in files.
+    /// Returns the name in files.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(counter, _)| *counter == self).map_or("", |(_, name)| name)
     }
 
-    /// The value in these statistics.
+    /// Returns the value in these statistics.
     pub const fn of(self, stats: &netem::LinkStats) -> u64 {
         match self {
             Self::Lost => stats.lost,
@@ -360,7 +360,7 @@ impl Counter {
 }
 
 impl Work {
-    /// The name in files.
+    /// Returns the name in files.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::File { .. } => "file",
@@ -370,13 +370,13 @@ impl Work {
         }
     }
 
-    /// Whether the work is bulk data, as opposed to timed messages.
+    /// Returns whether the work is bulk data, as opposed to timed messages.
     pub const fn is_bulk(&self) -> bool {
         matches!(self, Self::File { .. } | Self::Stream { .. })
     }
 
-    /// The number of delivered items: chunks, one stream, messages or responses; `None` without
-    /// end.
+    /// Returns the number of delivered items: chunks, one stream, messages or responses; `None`
+    /// without end.
     pub fn item_count(&self) -> Option<u64> {
         match self {
             Self::File { size, chunk, .. } => size.map(|size| size.div_ceil(*chunk)),
@@ -385,7 +385,8 @@ impl Work {
         }
     }
 
-    /// Length of item number `item` in the direction from the sending host; `None` without end.
+    /// Returns the length of item number `item` in the direction from the sending host; `None`
+    /// without end.
     pub fn item_len(&self, item: u64) -> Option<u64> {
         match self {
             Self::File { size, chunk, .. } => {
@@ -397,8 +398,8 @@ impl Work {
         }
     }
 
-    /// Bytes that are delivered by the complete work; `None` without end. For requests, the bytes
-    /// of the responses.
+    /// Returns the number of bytes that are delivered by the complete work; `None` without end. For
+    /// requests, it is that of the responses.
     pub const fn delivered_bytes(&self) -> Option<u64> {
         match self {
             Self::File { size, .. } | Self::Stream { size } => *size,
@@ -407,12 +408,12 @@ impl Work {
         }
     }
 
-    /// Whether the work can complete before the run ends.
+    /// Returns whether the work can complete before the run ends.
     pub const fn has_end(&self) -> bool {
         self.delivered_bytes().is_some()
     }
 
-    /// The due times of messages or requests, if the work has any.
+    /// Returns the due times of messages or requests, if the work has any.
     pub const fn times(&self) -> Option<&Times> {
         match self {
             Self::Messages { times, .. } | Self::RequestResponse { times, .. } => Some(times),
@@ -422,10 +423,10 @@ impl Work {
 }
 
 impl Scenario {
-    /// The indices of the paths with these names, ascending.
+    /// Returns the indices of the paths with these names, ascending.
     ///
     /// # Errors
-    /// A message that lists the existing names.
+    /// Returns a message that lists the existing names.
     pub fn paths_named<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<Vec<usize>, String> {
         let mut found = Vec::new();
         for name in names {
@@ -445,12 +446,12 @@ impl Scenario {
         Ok(found)
     }
 
-    /// The names of these paths.
+    /// Returns the names of these paths.
     pub fn path_names(&self, paths: &[usize]) -> Vec<String> {
         paths.iter().filter_map(|&path| self.paths.get(path)).map(|path| path.name.clone()).collect()
     }
 
-    /// The indices of the links under these paths, ascending, without duplicates.
+    /// Returns the indices of the links under these paths, ascending, without duplicates.
     pub fn links_under(&self, paths: &[usize]) -> Vec<usize> {
         let mut links: Vec<_> = paths.iter().map(|&path| self.paths[path].link).collect();
         links.sort_unstable();
@@ -458,7 +459,7 @@ impl Scenario {
         links
     }
 
-    /// The indices of all paths.
+    /// Returns the indices of all paths.
     pub fn all_paths(&self) -> Vec<usize> {
         (0..self.paths.len()).collect()
     }

@@ -25,11 +25,11 @@ pub struct Outcome {
     pub seed: u64,
     /// The indices of the paths that it could use, ascending.
     pub paths: Vec<usize>,
-    /// When the handshake completed; `None` if it did not.
+    /// Time at which the handshake completed; `None` if it did not.
     pub connected_at: Option<Instant>,
-    /// When all work was complete, or the duration of the run was over.
+    /// Time at which all work was complete, or the duration of the run was over.
     pub ended_at: Instant,
-    /// Why the connection failed, if it did.
+    /// Reason why the connection failed, if it did.
     pub failure: Option<String>,
     /// One entry for each part of the scenario.
     pub parts: Vec<PartOutcome>,
@@ -53,20 +53,20 @@ pub struct Outcome {
 /// One part of the workload.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PartOutcome {
-    /// When the part began, if it did.
+    /// Time at which the part began, if it did.
     pub started_at: Option<Instant>,
-    /// When the part was complete; `None` if it was not. A part without end completes with the run,
-    /// if anything was delivered and the connection did not fail.
+    /// Time at which the part was complete; `None` if it was not. A part without end completes with
+    /// the run, if anything was delivered and the connection did not fail.
     pub finished_at: Option<Instant>,
     /// Bytes written to the connection.
     pub sent_bytes: u64,
     /// Bytes that had to arrive by the end of the run: all bytes of a part with an end. For a part
-    /// without end, the delivered bytes; or all sent bytes, if the connection failed.
+    /// without end, they are the delivered bytes; or all sent bytes, if the connection failed.
     pub due_bytes: u64,
     /// The deliveries to the receiving application; for requests, the responses.
     pub delivered: Deliveries,
-    /// The times from when a message or request was due until it, or the response, had arrived; in
-    /// order of arrival.
+    /// The times from the due time of a message or request to the arrival of it, or of the
+    /// response; in order of arrival.
     pub latencies: Vec<Duration>,
     /// Items that arrived completely: chunks, the stream, messages or responses.
     pub items_delivered: u64,
@@ -138,13 +138,13 @@ pub struct FaultOutcome {
 }
 
 impl PartOutcome {
-    /// Bytes that were due and did not arrive.
+    /// Returns the number of bytes that were due and did not arrive.
     pub const fn missing_bytes(&self) -> u64 {
         self.due_bytes.saturating_sub(self.delivered.timeline.bytes)
     }
 
-    /// The percentile of the latencies, in hundredths of a percent (9900 is the 99th percentile),
-    /// by the nearest rank. `None` without latencies.
+    /// Returns the percentile of the latencies, in hundredths of a percent (9900 is the 99th
+    /// percentile), by the nearest rank. `None` without latencies.
     pub fn latency(&self, percentile_hundredths: u32) -> Option<Duration> {
         let mut sorted = self.latencies.clone();
         sorted.sort_unstable();
@@ -154,7 +154,7 @@ impl PartOutcome {
 }
 
 impl Deliveries {
-    /// Empty deliveries of this part of the scenario.
+    /// Creates empty deliveries of this part of the scenario.
     pub fn new(scenario: &Scenario, part: usize) -> Self {
         let mut delivered = Self::default();
         for check in scenario.checks.iter().filter(|check| check.of.is_none_or(|of| of == part)) {
@@ -188,20 +188,20 @@ impl Deliveries {
         self.gaps.truncate(GAPS_MAX);
     }
 
-    /// The longest gap that overlaps a window; zero if no gap reached [`GAP_MIN`]. `None` if no
-    /// check has this window.
+    /// Returns the longest gap that overlaps a window; zero if no gap reached [`GAP_MIN`]. Returns
+    /// `None` if no check has this window.
     pub fn longest_gap(&self, window: Window) -> Option<Duration> {
         self.window_gaps.iter().find(|(known, _)| *known == window).map(|(_, longest)| *longest)
     }
 }
 
 impl Outcome {
-    /// Whether all parts are complete and the connection did not fail.
+    /// Returns whether all parts are complete and the connection did not fail.
     pub fn is_complete(&self) -> bool {
         self.failure.is_none() && self.parts.iter().all(|part| part.finished_at.is_some())
     }
 
-    /// The names of its paths, joined by `+`.
+    /// Returns the names of its paths, joined by `+`.
     pub fn path_names(&self, scenario: &Scenario) -> String {
         scenario.path_names(&self.paths).join("+")
     }

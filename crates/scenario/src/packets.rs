@@ -1,4 +1,4 @@
-//! Access to every datagram of a run as it leaves its host: to compare two runs, or to write a
+//! Access to every datagram of a run as it leaves its host, for comparing two runs or writing a
 //! capture.
 
 use driver::Placement;
@@ -10,13 +10,13 @@ pub use crate::seeds::{HostSeeds, host_seeds, link_rng};
 pub use crate::sent_datagram::{DatagramSink, SentDatagram};
 use crate::world::{OnProgress, PayloadMode, RunPlan, WorldError};
 
-/// Runs `scenario` over link models in virtual time, as the worlds
-/// [`Memory`](crate::memory::Memory) and [`Sim`](crate::simulated::Sim) without a machine do, and
+/// Runs `scenario` over link models in virtual time, like the worlds
+/// [`Memory`](crate::memory::Memory) and [`Sim`](crate::simulated::Sim) without a machine, and
 /// passes each datagram to `sink`. Packets that the run itself does not seal are sealed for the
 /// sink, which then takes most of the time.
 ///
 /// # Errors
-/// As [`World::run`](crate::world::World::run).
+/// Same errors as [`World::run`](crate::world::World::run).
 pub fn run_with_sink(
     scenario: &Scenario,
     plan: &RunPlan,
@@ -27,11 +27,12 @@ pub fn run_with_sink(
     run_placed_with_sink(scenario, plan, payload_mode, [Placement::Thread; 2], sink, on_progress)
 }
 
-/// As [`run_with_sink`], with hosts that have the drivers and workers of these placements (sending
-/// host first). Each processor takes its turns in a fixed order, and no turn takes time.
+/// Does the same as [`run_with_sink`], with hosts that have the drivers and workers of these
+/// placements (sending host first). Each processor takes its turns in a fixed order, and no turn
+/// takes time.
 ///
 /// # Errors
-/// As [`World::run`](crate::world::World::run).
+/// Same errors as [`World::run`](crate::world::World::run).
 pub fn run_placed_with_sink(
     scenario: &Scenario,
     plan: &RunPlan,

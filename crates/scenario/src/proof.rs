@@ -17,7 +17,8 @@ use crate::faults::{Occurrence, occurrences};
 use crate::model::Scenario;
 use crate::outcome::FaultOutcome;
 
-/// The packets that `change` affected between two samples of the counters of one direction.
+/// Returns the number of packets that `change` affected between two samples of the counters of one
+/// direction.
 fn packets_affected(change: &Change, before: &LinkStats, after: &LinkStats) -> u64 {
     let count: fn(&LinkStats) -> u64 = match change {
         Change::State(LineState::Silent) => |stats| stats.vanished,
@@ -42,7 +43,7 @@ pub struct Proof {
 }
 
 impl Proof {
-    /// Covers the faults of these links.
+    /// Creates a proof of the faults of these links.
     pub fn new(scenario: &Scenario, links: &[usize]) -> Self {
         let is_used = |fault: usize| links.contains(&scenario.faults[fault].link);
         let mut edges: Vec<_> = occurrences(scenario)
@@ -59,7 +60,7 @@ impl Proof {
         Self { edges, open: Vec::new(), outcomes }
     }
 
-    /// When to call [`Proof::observe`] next.
+    /// Returns when to call [`Proof::observe`] next.
     pub fn timeout(&self) -> Option<Instant> {
         self.edges.last().map(|(at, ..)| *at)
     }

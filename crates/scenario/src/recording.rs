@@ -31,22 +31,22 @@ const UDP_BYTES: usize = 8;
 pub struct Recording {
     /// A description of the run and the program, stored in the files.
     pub about: String,
-    /// Receives the trace, in the Chrome trace event format.
+    /// Writer of the trace, in the Chrome trace event format.
     pub trace: Option<Box<dyn io::Write + Send>>,
-    /// Receives the packets, as pcapng.
+    /// Writer of the packets, as pcapng.
     pub packets: Option<Box<dyn io::Write + Send>>,
-    /// Receives the journals of the connection at both hosts.
+    /// Recorder of the journals of the connection at both hosts.
     pub journals: Option<JournalSource>,
 }
 
 /// The recording of a run in progress.
 pub(crate) struct RecordingWriter {
-    /// Owns the trace, if there is one.
+    /// Simulation that owns the trace, if there is one.
     sim: Sim,
     packets: Option<Packets>,
-    /// For each link in use and direction.
+    /// Levels for each link in use and direction.
     links: Vec<[LinkLevels; 2]>,
-    /// For each host and path.
+    /// Levels for each host and path.
     paths: [Vec<PathLevels>; 2],
     /// The names of the hosts, for events of their connections.
     hosts: [String; 2],
@@ -57,7 +57,7 @@ pub(crate) struct RecordingWriter {
 /// The packet capture.
 struct Packets {
     capture: Capture<Box<dyn io::Write + Send>>,
-    /// For each link in use: the interface at the sending host, and at the receiving host.
+    /// For each link in use, the interface at the sending host and at the receiving host.
     interfaces: Vec<[InterfaceId; 2]>,
     /// Buffer for one packet.
     bytes: Vec<u8>,
@@ -111,7 +111,7 @@ impl RecordingWriter {
     /// components write to it too.
     ///
     /// # Errors
-    /// If a file cannot be started.
+    /// Fails if a file cannot be started.
     pub(crate) fn new(
         recording: Recording,
         scenario: &Scenario,
@@ -212,7 +212,7 @@ impl RecordingWriter {
     /// Checks that everything could be written so far.
     ///
     /// # Errors
-    /// The first error of writing.
+    /// Returns the first write error.
     pub(crate) fn check(&self) -> Result<(), WorldError> {
         if let Some(error) = self.packets.as_ref().and_then(|packets| packets.error.as_ref()) {
             return Err(failed("packets", error));
@@ -226,10 +226,10 @@ impl RecordingWriter {
         checked
     }
 
-    /// Ends the recording and writes what is buffered.
+    /// Ends the recording and writes the buffered data.
     ///
     /// # Errors
-    /// If something could not be written.
+    /// Fails if some of the data could not be written.
     pub(crate) fn finish(self, now: Instant, simulation: &Simulation) -> Result<(), WorldError> {
         self.faults(now);
         if let Some(packets) = self.packets {

@@ -2,8 +2,8 @@
 
 use units::Rng;
 
-/// The random generator of one direction of a link in a run with this seed. Each link has a
-/// generator derived from its own name, so other links do not change what it does to its packets.
+/// Returns the random generator of one direction of a link in a run with this seed. Each link has a
+/// generator derived from its own name, so other links do not change its effect on its packets.
 pub fn link_rng(seed: u64, link: &str, direction: usize) -> Rng {
     let names = ["forward", "back"];
     Rng::from_seed(seed).split(&format!("link {link}")).split(names[direction])
@@ -17,7 +17,7 @@ pub struct HostSeeds {
     pub sessions: Rng,
 }
 
-/// The random sources of a host (0 is the sending host) in a run with this seed.
+/// Returns the random sources of a host (0 is the sending host) in a run with this seed.
 pub fn host_seeds(seed: u64, host: usize) -> HostSeeds {
     let names = ["host a", "host b"];
     let rng = Rng::from_seed(seed).split(names[host]);

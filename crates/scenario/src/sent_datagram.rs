@@ -9,7 +9,7 @@ use units::Instant;
 pub struct SentDatagram<'a> {
     /// The time of sending.
     pub at: Instant,
-    /// 0 from the sending host, 1 from the receiving host.
+    /// Direction: 0 from the sending host, 1 from the receiving host.
     pub direction: usize,
     /// The index of the path among those of the run.
     pub path: usize,

@@ -3,7 +3,7 @@
 /// A shipped scenario file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shipped {
-    /// The name of the file without its extension, which is that of the scenario.
+    /// Name of the file without its extension, equal to that of the scenario.
     pub name: &'static str,
     /// The contents.
     pub text: &'static str,
@@ -15,7 +15,7 @@ macro_rules! shipped {
     };
 }
 
-/// All of them, by name.
+/// All shipped scenarios, by name.
 pub static SHIPPED: [Shipped; 18] = shipped![
     "backup",
     "bufferbloat",
@@ -37,16 +37,16 @@ pub static SHIPPED: [Shipped; 18] = shipped![
     "two-equal",
 ];
 
-/// The link traces that they name: path from the folder of the scenarios, and contents.
+/// Link traces that they name: path from the folder of the scenarios, and contents.
 static TRACES: [(&str, &str); 1] = [("traces/lte.mahi", include_str!("../../../scenarios/traces/lte.mahi"))];
 
-/// The shipped scenario of this name.
+/// Returns the shipped scenario of this name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Shipped> {
     SHIPPED.iter().find(|shipped| shipped.name == name)
 }
 
-/// The text of a link trace that a shipped scenario names.
+/// Returns the text of a link trace that a shipped scenario names.
 #[must_use]
 pub fn trace(name: &str) -> Option<&'static str> {
     TRACES.iter().find(|(path, _)| *path == name).map(|(_, text)| *text)
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
     use crate::parse::parse;
 
-    /// The files of a folder below `scenarios/`: name and contents.
+    /// Returns the files of a folder below `scenarios/`: name and contents.
     fn files(folder: &str) -> BTreeMap<String, String> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(folder);
         let paths = folder.read_dir().expect("the folder").map(|entry| entry.expect("an entry").path());

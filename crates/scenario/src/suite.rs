@@ -28,7 +28,8 @@ pub struct RunVerdicts {
 }
 
 impl<'a> Suite<'a> {
-    /// Everything that the file requests: all paths and its subsets, with each seed.
+    /// Creates the suite of everything that the file requests: all paths and its subsets, with each
+    /// seed.
     pub fn new(scenario: &'a Scenario, seeds: impl IntoIterator<Item = u64>) -> Self {
         let main = scenario.all_paths();
         let mut compared = vec![main.clone()];
@@ -44,7 +45,8 @@ impl<'a> Suite<'a> {
         self
     }
 
-    /// The runs, each once, by ascending seed; for each seed, the run with all paths comes first.
+    /// Returns the runs, each once, by ascending seed; for each seed, the run with all paths comes
+    /// first.
     pub fn plans(&self) -> Vec<RunPlan> {
         // Every seed has the same sets of paths.
         let (mut sets, mut known) = (Vec::new(), BTreeSet::new());
@@ -62,8 +64,8 @@ impl<'a> Suite<'a> {
         seeds.iter().flat_map(|&seed| sets.iter().map(move |paths| RunPlan { paths: paths.clone(), seed })).collect()
     }
 
-    /// The verdicts, by seed: first on the run with all paths, then on the subsets. Runs without an
-    /// outcome are omitted.
+    /// Returns the verdicts, by seed: first on the run with all paths, then on the subsets. Runs
+    /// without an outcome are omitted.
     pub fn evaluate(&self, outcomes: &BTreeMap<RunPlan, Outcome>) -> Vec<RunVerdicts> {
         let mut run_verdicts = Vec::new();
         for &seed in &self.seeds {
@@ -121,7 +123,7 @@ mod tests {
         assert_eq!(paths(Suite::new(&plain, [1, 2, 2])), [vec![0, 1, 2], vec![0, 1, 2]]);
     }
 
-    /// Comparing each run with all others would take minutes.
+    /// Checks that the list is fast: comparing each run with all others would take minutes.
     #[test]
     fn the_largest_suite_is_listed_quickly() {
         let links: String = (0..LINKS_MAX).map(|link| format!("[[link]]\nname = 'l{link}'\n")).collect();

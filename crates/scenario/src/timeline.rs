@@ -25,7 +25,7 @@ impl Timeline {
         self.cumulative_bytes[bin] = self.bytes;
     }
 
-    /// Takes the total of a counter that is read from time to time. Bytes since the former reading are
+    /// Takes the total of a counter that is read at intervals. Bytes since the previous reading are
     /// distributed evenly over the bins that have ended since.
     pub fn read(&mut self, now: Instant, total: u64) {
         let (begin, end) = (self.cumulative_bytes.len(), bin_of(now));
@@ -35,7 +35,7 @@ impl Timeline {
         self.bytes = total;
     }
 
-    /// Bytes counted by `at`, interpolated linearly within a [`BIN`].
+    /// Returns the number of bytes counted by `at`, interpolated linearly within a [`BIN`].
     pub fn bytes_by(&self, at: Instant) -> u64 {
         let bin = bin_of(at);
         let before = if bin == 0 { 0 } else { self.cumulative_bytes.get(bin - 1).copied().unwrap_or(self.bytes) };

@@ -22,7 +22,7 @@ impl RunPlan {
     /// Checks that `scenario` has these paths.
     ///
     /// # Errors
-    /// [`WorldError::Unsuitable`], naming the paths.
+    /// Returns [`WorldError::Unsuitable`], naming the paths.
     pub fn validate(&self, scenario: &Scenario) -> Result<(), WorldError> {
         let count = scenario.paths.len();
         let is_ascending = self.paths.windows(2).all(|pair| pair[0] < pair[1]);
@@ -47,13 +47,13 @@ pub struct Progress {
     pub delivered_bytes: u64,
 }
 
-/// Receives the progress of a run from time to time. Returning false stops the run.
+/// Callback that receives the progress of a run at intervals. Returning false stops the run.
 pub type OnProgress<'a> = &'a mut dyn FnMut(&Progress) -> bool;
 
-/// How a run treats payload.
+/// Treatment of payload in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PayloadMode {
-    /// As in a live run: packets are sealed and opened; payload is generated and checked.
+    /// Like in a live run: packets are sealed and opened; payload is generated and checked.
     Bytes,
     /// Packet runs are lengths and records; payload is neither generated nor checked.
     Lengths,
@@ -61,29 +61,29 @@ pub enum PayloadMode {
 
 /// Runs scenarios and measures them.
 ///
-/// A file, its paths and its checks mean the same in every world. Each world decides how exactly it
-/// reproduces time, losses and processors.
+/// A file, its paths and its checks mean the same in every world. Each world determines how exactly
+/// it reproduces time, losses and processors.
 pub trait World {
-    /// The name on the command line and in results.
+    /// Returns the name on the command line and in results.
     fn name(&self) -> &'static str;
 
     /// Runs `scenario` once.
     ///
     /// # Errors
-    /// [`WorldError`] if the run could not be completed. A failed connection is an outcome, not an
-    /// error.
+    /// Returns a [`WorldError`] if the run could not be completed. A failed connection is an
+    /// outcome, not an error.
     fn run(&mut self, scenario: &Scenario, plan: &RunPlan, on_progress: OnProgress<'_>) -> Result<Outcome, WorldError>;
 }
 
-/// Why a run has no outcome.
+/// Reason why a run has no outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WorldError {
     /// The progress callback stopped the run.
     Stopped,
-    /// The world does not support the scenario; the reason.
+    /// The world does not support the scenario; holds the reason.
     Unsuitable(String),
-    /// The world could not be set up, or failed during the run; the reason.
+    /// The world could not be set up, or failed during the run; holds the reason.
     Failed(String),
     /// Events recur without end at one virtual time. This is a bug in the simulator.
     Livelock {

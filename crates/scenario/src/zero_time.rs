@@ -13,7 +13,7 @@ use crate::simulated::Costs;
 /// costs (`None`: no cost).
 ///
 /// # Errors
-/// A message that names the key at fault, if a packet crosses a link under `paths` in both
+/// Returns a message that names the key at fault, if a packet crosses a link under `paths` in both
 /// directions and is processed at both ends in zero time.
 pub fn check_time(scenario: &Scenario, paths: &[usize], costs: Option<&Costs>) -> Result<(), String> {
     let bytes = scenario.transport.datagram_size;
@@ -36,7 +36,8 @@ pub fn check_time(scenario: &Scenario, paths: &[usize], costs: Option<&Costs>) -
     ))
 }
 
-/// The time from which a link takes no time in both directions, by its settings or by faults.
+/// Returns the time from which a link takes no time in both directions, by its settings or by
+/// faults.
 fn zero_time_since(scenario: &Scenario, link: usize) -> Option<Duration> {
     let mut now = [0, 1].map(|direction| scheduled(scenario, link, direction));
     let mut changes: Vec<(Duration, usize, Change)> = Vec::new();

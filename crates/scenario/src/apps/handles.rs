@@ -12,8 +12,8 @@ use units::Instant;
 
 use super::Streams;
 
-/// The number of streams that are requested in advance. A driver opens streams in its next turn,
-/// and items that begin at one time should not take one turn each.
+/// Number of streams requested in advance. A driver opens streams in its next turn, and items that
+/// begin at one time should not take one turn each.
 const OPEN_AHEAD: usize = 16;
 
 /// Events that the application has not handled, in order. Each waker queues its event at most once
@@ -37,7 +37,7 @@ impl EventQueue {
         self.has_some.store(true, Ordering::Release);
     }
 
-    /// Whether there are events.
+    /// Returns whether there are events.
     pub fn has_some(&self) -> bool {
         self.has_some.load(Ordering::Acquire)
     }
@@ -53,7 +53,7 @@ impl EventQueue {
         event
     }
 
-    /// A waker that queues this event.
+    /// Returns a waker that queues this event.
     fn waker(self: &Arc<Self>, event: Event) -> Waker {
         Arc::new(EventWaker { events: Arc::clone(self), event }).into()
     }
@@ -109,7 +109,7 @@ impl<R: Runtime> Opens<R> {
         }
     }
 
-    /// Takes the streams that were opened. True if the connection can open more.
+    /// Takes the streams that were opened. Returns true if the connection can open more.
     fn take_opened(&mut self) -> bool {
         while let Some(Poll::Ready(opened)) = self.requested.front_mut().map(|opening| opening.poll(&self.waker)) {
             self.requested.pop_front();
@@ -121,7 +121,7 @@ impl<R: Runtime> Opens<R> {
 }
 
 impl<R: Runtime> HandleStreams<R> {
-    /// The streams of `connection`. Events are queued in `events`.
+    /// Creates the streams of `connection`. Events are queued in `events`.
     pub fn new(events: &Arc<EventQueue>, connection: ConnectionHandle<R>) -> Self {
         // No stream has been polled yet, so no waker is registered: queue the first events here.
         Dir::ALL.into_iter().for_each(|dir| events.push(Event::Opened(dir)));
@@ -142,7 +142,7 @@ impl<R: Runtime> HandleStreams<R> {
         }
     }
 
-    /// Allows the application to read `bytes` more bytes over all streams. Reading is limited from
+    /// Permits the application to read `bytes` more bytes over all streams. Reading is limited from
     /// the first call on.
     pub fn allow_reading(&mut self, bytes: usize) {
         // Unused allowance accumulates, because bytes behind a gap become readable only when the

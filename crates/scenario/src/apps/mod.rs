@@ -45,13 +45,13 @@ pub struct App {
 }
 
 impl App {
-    /// The application of the sending host.
+    /// Creates the application of the sending host.
     pub fn sending(scenario: &Scenario, rng: &Rng) -> Self {
         let items = scenario.parts.iter().enumerate().map(|(index, part)| Items::new(index, part, rng)).collect();
         Self { items, ..Self::receiving(scenario) }
     }
 
-    /// The application of the receiving host.
+    /// Creates the application of the receiving host.
     pub fn receiving(scenario: &Scenario) -> Self {
         Self {
             items: Vec::new(),
@@ -71,14 +71,14 @@ impl App {
         Self { payload_mode, ..self }
     }
 
-    /// The connection is established.
+    /// Records that the connection is established.
     pub fn on_connected(&mut self, now: Instant) {
         for items in &mut self.items {
             items.on_connected(now);
         }
     }
 
-    /// When to call [`App::pump`] next without an event.
+    /// Returns when to call [`App::pump`] next without an event.
     pub fn timeout(&self) -> Option<Instant> {
         self.items.iter().filter_map(Items::timeout).min()
     }

@@ -20,7 +20,7 @@ pub(super) struct Reader {
 #[derive(Clone, Copy, Debug)]
 struct Known {
     name: ItemName,
-    /// `None` has no end.
+    /// Length; `None` has no end.
     len: Option<u64>,
     counts: bool,
 }
@@ -65,7 +65,7 @@ impl Reader {
         }
     }
 
-    /// Processes bytes; false if the stream is not an expected item.
+    /// Processes bytes; returns false if the stream is not an expected item.
     fn take(&mut self, now: Instant, bytes: &[u8], measurements: &mut Measurements) -> bool {
         let mut fresh = bytes;
         if self.known.is_none() {

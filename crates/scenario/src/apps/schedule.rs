@@ -1,4 +1,4 @@
-//! Schedules the items of a part: which is sent next, and when.
+//! Schedules the items of a part.
 
 use std::collections::VecDeque;
 
@@ -54,7 +54,7 @@ impl Items {
         self.start_at.get_or_insert(now + self.start);
     }
 
-    /// When to call [`Items::pump`] next.
+    /// Returns when to call [`Items::pump`] next.
     pub(super) fn timeout(&self) -> Option<Instant> {
         let start_at = self.start_at?;
         if !self.has_started {
@@ -82,7 +82,7 @@ impl Items {
         }
     }
 
-    /// Whether another item may be sent now.
+    /// Returns whether another item may be sent now.
     pub(super) fn has_next(&self) -> bool {
         self.has_started
             && match &self.flow {
@@ -105,7 +105,7 @@ impl Items {
         }
     }
 
-    /// The connection has taken all bytes of one item.
+    /// Records that the connection has taken all bytes of one item.
     pub(super) fn on_written(&mut self) {
         if let Flow::Bulk { writing, .. } = &mut self.flow {
             *writing -= 1;

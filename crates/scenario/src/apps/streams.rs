@@ -9,11 +9,11 @@ use units::Instant;
 ///
 /// [`HandleStreams`](super::handles::HandleStreams) implements it for the handles of connections.
 pub trait Streams {
-    /// Opens a stream. `None` if the limit is reached;
+    /// Opens a stream. Returns `None` if the limit is reached;
     /// [`StreamsAvailable`](quic::Event::StreamsAvailable) follows when the peer raises it.
     fn open(&mut self, dir: Dir) -> Option<StreamId>;
 
-    /// The next stream that the peer opened. `None` if there is none;
+    /// Returns the next stream that the peer opened. Returns `None` if there is none;
     /// [`Opened`](quic::Event::Opened) follows.
     fn accept(&mut self, dir: Dir) -> Option<StreamId>;
 
@@ -23,24 +23,24 @@ pub trait Streams {
     /// Writes bytes from the front of `data`, possibly not all of them.
     ///
     /// # Errors
-    /// `Blocked` if the stream takes no more now; [`Writable`](quic::Event::Writable) follows. All
-    /// other errors are final.
+    /// Returns `Blocked` if the stream takes no more now; [`Writable`](quic::Event::Writable)
+    /// follows. All other errors are final.
     fn write(&mut self, id: StreamId, data: &mut Bytes) -> Result<(), WriteError>;
 
     /// Ends a stream after the written bytes. No effect on a closed stream.
     fn finish(&mut self, id: StreamId);
 
-    /// Whether the connection has taken all bytes written to a stream. If not,
+    /// Returns whether the connection has taken all bytes written to a stream. If not,
     /// [`Writable`](quic::Event::Writable) follows, possibly early. True where this is unknown.
     fn is_taken(&mut self, id: StreamId) -> bool {
         let _unused = id;
         true
     }
 
-    /// The next bytes.
+    /// Returns the next bytes.
     ///
     /// # Errors
-    /// `Blocked` if no data is available; [`Readable`](quic::Event::Readable) follows. All other
-    /// errors are final.
+    /// Returns `Blocked` if no data are available; [`Readable`](quic::Event::Readable) follows. All
+    /// other errors are final.
     fn read(&mut self, now: Instant, id: StreamId) -> Result<Chunk, ReadError>;
 }

@@ -5,9 +5,9 @@ use super::{Bound, Value, Verdict};
 use crate::model::{Check, CheckKind, Scenario};
 use crate::outcome::{Outcome, PartOutcome};
 
-/// The verdicts of [`CheckKind::AgainstBestPath`] on a run with several paths, given the runs over
-/// each single path; and the verdicts that apply to every run, except those on faults, because a
-/// run over a subset may complete before a fault begins.
+/// Returns the verdicts of [`CheckKind::AgainstBestPath`] on a run with several paths, given the
+/// runs over each single path; and the verdicts that apply to every run, except those on faults,
+/// because a run over a subset may complete before a fault begins.
 ///
 /// The value is the goodput of all paths divided by the best goodput of a single path; for messages
 /// and requests, the best latency of a single path divided by the latency of all. Latencies of

@@ -7,7 +7,7 @@ use crate::capacity::capacity_bytes;
 use crate::model::{Check, CheckKind, Counter, Scenario, Window, Work};
 use crate::outcome::{Outcome, PartOutcome};
 
-/// The verdicts on a run: first those that apply to every run, then the file's in order.
+/// Returns the verdicts on a run: first those that apply to every run, then the file's in order.
 /// [`CheckKind::AgainstBestPath`] needs other runs: see [`super::against_best`]. Checks of unused
 /// paths and links are omitted.
 pub fn verdicts(scenario: &Scenario, outcome: &Outcome) -> Vec<Verdict> {
@@ -20,7 +20,7 @@ pub fn verdicts(scenario: &Scenario, outcome: &Outcome) -> Vec<Verdict> {
     verdicts
 }
 
-/// The verdicts that apply to every run.
+/// Adds the verdicts that apply to every run.
 pub(super) fn always(scenario: &Scenario, outcome: &Outcome, verdicts: &mut Vec<Verdict>) {
     let failures = Some(Value::Count(u64::from(outcome.failure.is_some())));
     verdicts.push(Verdict::new("connection", "", failures, Bound::at_most(Value::Count(0)), None));
@@ -33,7 +33,7 @@ pub(super) fn always(scenario: &Scenario, outcome: &Outcome, verdicts: &mut Vec<
     verdicts.push(Verdict::new("content", "", wrong, Bound::at_most(Value::Count(0)), None));
 }
 
-/// One verdict for each fault of the links in use: it must have affected packets.
+/// Adds one verdict for each fault of the links in use: it must have affected packets.
 fn faults(scenario: &Scenario, outcome: &Outcome, verdicts: &mut Vec<Verdict>) {
     for met in &outcome.fault_outcomes {
         let fault = &scenario.faults[met.fault];
@@ -79,7 +79,8 @@ fn evaluate(scenario: &Scenario, outcome: &Outcome, check: &Check, verdicts: &mu
     }
 }
 
-/// The name of the part, and the percentile or window that distinguishes checks of one kind.
+/// Returns the name of the part, and the percentile or window that distinguishes checks of one
+/// kind.
 fn of(part: &str, kind: &CheckKind) -> String {
     match kind {
         CheckKind::Latency { percentile_hundredths, .. } => {
@@ -98,7 +99,7 @@ fn of(part: &str, kind: &CheckKind) -> String {
 
 type Evaluated = (&'static str, Option<Value>, Bound);
 
-/// Evaluates a check on a part; `None` if the check does not apply to such parts.
+/// Evaluates a check on a part; returns `None` if the check does not apply to such parts.
 fn evaluate_part(
     scenario: &Scenario,
     outcome: &Outcome,
@@ -147,7 +148,7 @@ fn evaluate_part(
     })
 }
 
-/// The intersection of the part's time and the window; `None` if it is empty.
+/// Returns the intersection of the part's time and the window; `None` if it is empty.
 fn span(outcome: &Outcome, part: &PartOutcome, window: Window) -> Option<(Instant, Instant)> {
     let at = |since: Duration| Instant::ZERO + since;
     let end = part.finished_at.unwrap_or(outcome.ended_at);
@@ -167,7 +168,7 @@ fn bytes_between(part: &PartOutcome, from: Instant, until: Instant) -> u64 {
     by_end.saturating_sub(if part.started_at == Some(from) { 0 } else { delivered.timeline.bytes_by(from) })
 }
 
-/// The goodput of a part from its beginning to its end.
+/// Returns the goodput of a part from its beginning to its end.
 pub(super) fn goodput(outcome: &Outcome, part: &PartOutcome) -> Option<Rate> {
     let (from, until) = span(outcome, part, Window::default())?;
     Rate::from_transfer(bytes_between(part, from, until), until - from)

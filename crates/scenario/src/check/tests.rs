@@ -28,7 +28,7 @@ fn deliveries_with_gaps(scenario: &Scenario, part: usize) -> Deliveries {
     delivered
 }
 
-/// A run over both paths whose first part began at 100 ms and received `bytes` evenly until
+/// Returns a run over both paths whose first part began at 100 ms and received `bytes` evenly until
 /// `millis`.
 fn outcome(scenario: &Scenario, bytes: u64, millis: u64) -> Outcome {
     let bins = millis / 10;
@@ -70,7 +70,7 @@ fn outcome(scenario: &Scenario, bytes: u64, millis: u64) -> Outcome {
     }
 }
 
-/// The verdicts of the checks in `body` on that run, without those that apply to every run.
+/// Returns the verdicts of the checks in `body` on that run, without those that apply to every run.
 fn file_verdicts(body: &str, change: impl Fn(&mut Outcome)) -> Vec<Verdict> {
     let scenario = scenario(&format!("{LINKS}{body}"));
     let mut outcome = outcome(&scenario, 20_000_000, 1100);

@@ -18,7 +18,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The value as a number: a share, bits per second, seconds, or a count.
+    /// Returns the value as a number: a share, bits per second, seconds, or a count.
     pub fn number(self) -> f64 {
         match self {
             Self::Share(share) => share,
@@ -28,7 +28,7 @@ impl Value {
         }
     }
 
-    /// The unit of [`Value::number`]: `share`, `bit/s`, `s` or `count`.
+    /// Returns the unit of [`Value::number`]: `share`, `bit/s`, `s` or `count`.
     pub const fn unit(self) -> &'static str {
         match self {
             Self::Share(_) => "share",
@@ -60,17 +60,17 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// At least `value`.
+    /// Creates a bound of at least `value`.
     pub const fn at_least(value: Value) -> Self {
         Self { at_least: Some(value), at_most: None }
     }
 
-    /// At most `value`.
+    /// Creates a bound of at most `value`.
     pub const fn at_most(value: Value) -> Self {
         Self { at_least: None, at_most: Some(value) }
     }
 
-    /// Whether `value` is allowed.
+    /// Returns whether `value` is permitted.
     pub fn allows(&self, value: Value) -> bool {
         let number = value.number();
         self.at_least.is_none_or(|least| number >= least.number())

@@ -14,7 +14,7 @@ fn with(faults: &str) -> Scenario {
     scenario(&format!("{LINK}{faults}"))
 }
 
-/// The settings in force at a moment.
+/// Returns the settings in force at a moment.
 fn at(scenario: &Scenario, direction: usize, millis: u64) -> LinkConfig {
     scheduled(scenario, 0, direction).effective_at(Instant::ZERO + ms(millis))
 }
@@ -91,8 +91,8 @@ fn invalid_link_settings_are_reported_at_the_fault() {
     assert!(error.starts_with("test.toml:9: fault.rate: link \"a\" would be invalid: a link has a rate"), "{error}");
 }
 
-/// `links` links and `faults` faults, distributed round robin. Each fault changes nine settings
-/// about ten thousand times.
+/// Returns a scenario of `links` links and `faults` faults, distributed round robin. Each fault
+/// changes nine settings about ten thousand times.
 fn crowded(links: usize, faults: usize) -> String {
     let mut body: String = (0..links).map(|link| format!("[[link]]\nname = 'l{link}'\n")).collect();
     for fault in 0..faults {

@@ -48,7 +48,7 @@ impl LinkAccounting {
     /// Compares these counts with the counters of the link, which holds `held` packets.
     ///
     /// # Errors
-    /// A description of the violation.
+    /// Returns a description of the violation.
     pub(super) fn check(&self, now: Instant, stats: &LinkStats, held: usize) -> Result<(), String> {
         if (stats.offered, stats.delivered) != (self.sent, self.taken) {
             let Self { sent, taken, .. } = self;
@@ -79,11 +79,11 @@ impl LinkAccounting {
 /// Datagram counts of a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HostCounts {
-    /// Planned, by the connection's count.
+    /// Datagrams planned, by the connection's count.
     pub(crate) planned: u64,
-    /// Received.
+    /// Datagrams received.
     pub(crate) taken: u64,
-    /// Received and counted by the connection, or belonging to no connection.
+    /// Datagrams received and counted by the connection, or belonging to no connection.
     pub(crate) accounted: u64,
 }
 
@@ -99,7 +99,7 @@ pub(crate) struct Backlog {
 /// it.
 ///
 /// # Errors
-/// A description of the violation.
+/// Returns a description of the violation.
 pub(super) fn check_host_conservation(
     node: HostCounts,
     backlog: Backlog,

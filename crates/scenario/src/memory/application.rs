@@ -21,9 +21,9 @@ pub(crate) struct Application {
     events: Arc<EventQueue>,
     shared: Arc<QuicShared>,
     runtime: VirtualRuntime,
-    /// At the client from the start, at the server once it is accepted.
+    /// Connection: at the client from the start, at the server once it is accepted.
     connection: Option<ConnectionHandle<VirtualRuntime>>,
-    /// Once the connection is established.
+    /// Streams, once the connection is established.
     streams: Option<HandleStreams<VirtualRuntime>>,
 }
 
@@ -35,7 +35,7 @@ impl Application {
     /// Begins a connection over this path.
     ///
     /// # Errors
-    /// The reason why it cannot begin.
+    /// Returns the reason why it cannot begin.
     pub(crate) fn connect(&mut self, connect: Connect, path: usize) -> Result<(), String> {
         let remote = address(path, Side::Server);
         let handle = ConnectionHandle::connect(&self.runtime, &self.shared, remote, connect, Some(path), (0, None));
@@ -43,17 +43,17 @@ impl Application {
         Ok(())
     }
 
-    /// When its next item begins.
+    /// Returns when its next item begins.
     pub(crate) fn timeout(&self) -> Option<Instant> {
         self.app.timeout()
     }
 
-    /// The connection is established.
+    /// Records that the connection is established.
     pub(crate) fn on_connected(&mut self, now: Instant) {
         self.app.on_connected(now);
     }
 
-    /// Takes the connection when it is established. True once.
+    /// Takes the connection when it is established. Returns true once.
     pub(crate) fn take_established(&mut self) -> bool {
         if self.streams.is_some() {
             return false;
@@ -78,7 +78,7 @@ impl Application {
     /// Requests the other paths of the plan.
     ///
     /// # Errors
-    /// The path, and the reason why it cannot be opened.
+    /// Returns the path, and the reason why it cannot be opened.
     pub(crate) fn open_paths(&self, plan: &PathPlan) -> Result<(), (usize, String)> {
         let Some(connection) = &self.connection else { return Ok(()) };
         for &(path, is_backup) in &plan.others {
@@ -108,7 +108,7 @@ impl Application {
         }
     }
 
-    /// Allows the application to read `bytes` more bytes. Reading is limited from the first call
+    /// Permits the application to read `bytes` more bytes. Reading is limited from the first call
     /// on.
     pub(crate) fn allow_reading(&mut self, bytes: usize) {
         if let Some(streams) = &mut self.streams {
@@ -116,7 +116,7 @@ impl Application {
         }
     }
 
-    /// Whether it has events to handle.
+    /// Returns whether it has events to handle.
     pub(crate) fn has_events(&self) -> bool {
         self.streams.is_some() && self.events.has_some()
     }

@@ -36,13 +36,13 @@ impl InFlightBatch {
         self.unsealed_mut().fill(plan);
     }
 
-    /// As [`fill`](Self::fill), with a copy of the plan.
+    /// Does the same as [`fill`](Self::fill), with a copy of the plan.
     pub(super) fn fill_from(&mut self, path: usize, plan: &Plan) {
         self.path = path;
         self.unsealed_mut().fill_from(plan);
     }
 
-    /// One datagram with bytes.
+    /// Creates a batch of one datagram with bytes.
     pub(super) fn with_bytes(path: usize, bytes: Vec<u8>) -> Self {
         Self { content: Content::Bytes(bytes), path, since: Cell::default() }
     }
@@ -54,10 +54,10 @@ impl InFlightBatch {
         }
     }
 
-    /// The unsealed plan.
+    /// Returns the unsealed plan.
     ///
     /// # Panics
-    /// If the batch is a datagram with bytes.
+    /// Panics if the batch is a datagram with bytes.
     pub(crate) fn unsealed(&self) -> &Unsealed {
         match &self.content {
             Content::Plan(unsealed) => unsealed,
@@ -65,12 +65,12 @@ impl InFlightBatch {
         }
     }
 
-    /// The index of the path among those of the run.
+    /// Returns the index of the path among those of the run.
     pub(crate) const fn path(&self) -> usize {
         self.path
     }
 
-    /// Its datagrams.
+    /// Returns its datagrams.
     pub(crate) fn datagrams(this: &Rc<Self>) -> impl ExactSizeIterator<Item = Datagram> + '_ {
         let count = match &this.content {
             Content::Plan(unsealed) => unsealed.datagram_count(),
@@ -106,18 +106,18 @@ impl Datagram {
         Self { batch, which_and_len: index as u64 | (len_bytes as u64) << 32 }
     }
 
-    /// A datagram with bytes that is not sent yet.
+    /// Creates a datagram with bytes that is not sent yet.
     pub(crate) fn with_bytes(path: usize, bytes: Vec<u8>) -> Self {
         let len_bytes = bytes.len();
         Self::new(Rc::new(InFlightBatch::with_bytes(path, bytes)), 0, len_bytes)
     }
 
-    /// The index of the path among those of the run.
+    /// Returns the index of the path among those of the run.
     pub(crate) fn path(&self) -> usize {
         self.batch.path
     }
 
-    /// The contents.
+    /// Returns the contents.
     pub(crate) fn body(&self) -> Body<'_> {
         match &self.batch.content {
             Content::Plan(_) => Body::Unsealed(&self.batch, self.which()),
@@ -142,12 +142,12 @@ impl Datagram {
         debug_assert_eq!(self.batch.since.get(), now, "all datagrams of a batch are sent at one time");
     }
 
-    /// The index within the batch.
+    /// Returns the index within the batch.
     const fn which(&self) -> usize {
         self.which_and_len as u32 as usize
     }
 
-    /// The time of sending.
+    /// Returns the time of sending.
     pub(super) fn since(&self) -> Instant {
         self.batch.since.get()
     }

@@ -75,12 +75,12 @@ impl ReceiveQueue {
         self.waiting.borrow_mut().push_back(datagram);
     }
 
-    /// The number of waiting datagrams.
+    /// Returns the number of waiting datagrams.
     pub(crate) fn len(&self) -> usize {
         self.waiting.borrow().len()
     }
 
-    /// The number of datagrams that receive calls have returned.
+    /// Returns the number of datagrams that receive calls have returned.
     pub(crate) fn taken(&self) -> u64 {
         self.taken.get()
     }
@@ -98,7 +98,7 @@ pub(crate) struct VirtualSocket {
 }
 
 impl VirtualSocket {
-    /// The socket of a path at one side.
+    /// Creates the socket of a path at one side.
     pub(crate) const fn new(path: usize, side: Side, arrivals: Rc<ReceiveQueue>, sent: SentQueue, joins: bool) -> Self {
         Self { path, side, arrivals, sent, joins }
     }
@@ -143,8 +143,8 @@ impl<K: Representation> Socket<Quic<K>> for VirtualSocket {
     }
 }
 
-/// The number of datagrams at the front that form one batch. If they are joined, all have the
-/// length of the first, except the last, which may be shorter.
+/// Returns the number of datagrams at the front that form one batch. If they are joined, all have
+/// the length of the first, except the last, which may be shorter.
 fn batch_len(waiting: &VecDeque<Datagram>, joins: bool) -> usize {
     let Some(first) = waiting.front() else { return 0 };
     if !joins {

@@ -29,7 +29,7 @@ type HostEnv<K> = VirtualEnv<K, Workers<Quic<K>>>;
 
 /// The processors of a host: its drivers and workers.
 pub(crate) trait Processors {
-    /// When a turn of any of them is due; `now` if there is work.
+    /// Returns when a turn of any of them is due; `now` if there is work.
     fn due_at(&self, now: Instant) -> Option<Instant>;
 
     /// Runs a turn of each that is due, drivers last, because the others receive what has arrived.
@@ -38,7 +38,7 @@ pub(crate) trait Processors {
     /// Calls `look` with the connection, if a driver has it.
     fn look_at_connection(&self, look: &mut dyn FnMut(&quic::Connection));
 
-    /// The counts of the drivers.
+    /// Returns the counts of the drivers.
     fn counts(&self) -> DriverCounts;
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Host {
     pub(crate) processors: Box<dyn Processors>,
     /// Runs turns in calls of the application, under `inline`.
     pub(crate) inline: Option<Rc<dyn InlineDriver>>,
-    /// By path.
+    /// Receive queues by path.
     pub(crate) arrivals: Vec<Rc<ReceiveQueue>>,
     pub(crate) sent: SentQueue,
 }
@@ -124,7 +124,7 @@ impl Host {
     /// Creates a host with packets of representation `K`.
     ///
     /// # Errors
-    /// If the transport settings are invalid.
+    /// Fails if the transport settings are invalid.
     pub(crate) fn new<K: Representation>(setup: &HostSetup, placement: Placement) -> Result<Self, WorldError> {
         let drivers = placement.driver_count();
         let sent = SentQueue::default();
@@ -166,7 +166,8 @@ impl<K: Representation> DriverParts<K> {
     }
 }
 
-/// No processor sleeps in virtual time: the owner of the host asks each when its turn is due.
+/// Returns a waker without effect: no processor sleeps in virtual time, because the owner of the
+/// host asks each when its turn is due.
 fn waker() -> Waker {
     Waker::noop().clone()
 }
@@ -185,7 +186,7 @@ fn place<K: Representation>(placement: Placement, clock: &VirtualClock, sockets:
     }
 }
 
-/// `split`: the driver sends, the receive worker receives.
+/// Places the processors of `split`: the driver sends, the receive worker receives.
 fn place_split<K: Representation>(clock: &VirtualClock, sockets: Vec<VirtualSocket>) -> DriverParts<K> {
     let receiving = sockets.iter().cloned().enumerate();
     let receiving = receiving.map(|(index, socket)| WorkerSocket { index, socket: LocalSocket::new(socket) });
@@ -194,7 +195,8 @@ fn place_split<K: Representation>(clock: &VirtualClock, sockets: Vec<VirtualSock
     DriverParts { sockets: sending.collect(), offload: Workers::of_receiver(receiver), workers: vec![Box::new(turns)] }
 }
 
-/// `packet`: the driver serves all sockets, crypto workers encrypt and decrypt.
+/// Places the processors of `packet`: the driver serves all sockets, crypto workers encrypt and
+/// decrypt.
 fn place_packet<K: Representation>(clock: &VirtualClock, sockets: Vec<VirtualSocket>, count: usize) -> DriverParts<K> {
     let (mut pool, mut workers): (Vec<_>, Vec<Box<dyn WorkerLoop>>) = (Vec::new(), Vec::new());
     for _ in 1..count {
@@ -205,8 +207,8 @@ fn place_packet<K: Representation>(clock: &VirtualClock, sockets: Vec<VirtualSoc
     DriverParts { sockets: local(sockets), offload: Workers::of_pool(pool), workers }
 }
 
-/// `path`: each path worker serves some of the sockets. If there are more processors than sockets,
-/// the driver serves none.
+/// Places the processors of `path`: each path worker serves some of the sockets. If there are more
+/// processors than sockets, the driver serves none.
 fn place_path<K: Representation>(clock: &VirtualClock, sockets: Vec<VirtualSocket>, count: usize) -> DriverParts<K> {
     let mut places = Vec::with_capacity(sockets.len());
     let mut assigned: Vec<Vec<_>> = Vec::new();
@@ -237,7 +239,7 @@ fn place_path<K: Representation>(clock: &VirtualClock, sockets: Vec<VirtualSocke
     DriverParts { sockets: places, offload: Workers::of_paths(paths, helpers), workers }
 }
 
-/// The side of a host: the first begins the connection.
+/// Returns the side of a host: the first begins the connection.
 pub(crate) const fn side_of(host: usize) -> Side {
     if host == 0 { Side::Client } else { Side::Server }
 }

@@ -54,7 +54,7 @@ impl ReceivedDatagrams {
         self.all().first().expect("a batch has a datagram")
     }
 
-    /// The bytes of all datagrams.
+    /// Returns the bytes of all datagrams.
     fn to_bytes(&self) -> BytesMut {
         let mut bytes = Vec::with_capacity(self.len_bytes);
         self.all().iter().for_each(|datagram| datagram.seal_into(&mut bytes));
@@ -89,13 +89,13 @@ impl driver::protocol::Batch for ReceivedDatagrams {
 /// A plan that was sent: a batch that receivers share, and memory for further batches.
 #[derive(Clone, Default)]
 pub(crate) struct SentPlan {
-    /// `None` before the first plan.
+    /// Shared batch; `None` before the first plan.
     batch: Option<Rc<InFlightBatch>>,
     spares: Spares,
 }
 
 impl SentPlan {
-    /// These bytes, back to where a batch came from.
+    /// Creates a batch of these bytes, returned to the origin of `batch`.
     fn answer_to(batch: &ReceivedDatagrams, bytes: Vec<u8>) -> Self {
         let answer = InFlightBatch::with_bytes(batch.first().path(), bytes);
         Self { batch: Some(Rc::new(answer)), spares: Spares::default() }
@@ -111,15 +111,15 @@ const SPARES_MAX: usize = 256;
 pub(crate) struct Spares(VecDeque<Rc<InFlightBatch>>);
 
 impl Clone for Spares {
-    /// A clone of a sent plan does not share its memory.
+    /// Creates a clone that does not share the memory of the sent plan.
     fn clone(&self) -> Self {
         Self::default()
     }
 }
 
 impl Spares {
-    /// A batch that `fill` fills: the oldest, if all of it has arrived, or a new one. It is kept
-    /// for reuse.
+    /// Returns a batch filled by `fill`: the oldest one, if all of it has arrived, or a new one. It
+    /// is kept for reuse.
     pub(crate) fn filled(&mut self, fill: impl FnOnce(&mut InFlightBatch)) -> Rc<InFlightBatch> {
         let is_free = self.0.front().is_some_and(|oldest| Rc::strong_count(oldest) == 1);
         let is_new = !is_free && self.0.len() <= SPARES_MAX;
@@ -156,15 +156,15 @@ fn route(endpoint: &Endpoint, datagram: &Datagram) -> quic::Route {
     }
 }
 
-/// The length in bytes of the longest prefix of `datagrams` in which each datagram after the first
-/// satisfies `is_same`.
+/// Returns the length in bytes of the longest prefix of `datagrams` in which each datagram after
+/// the first satisfies `is_same`.
 fn prefix_len(datagrams: &[Datagram], mut is_same: impl FnMut(&Datagram) -> bool) -> usize {
     let (first, rest) = datagrams.split_first().expect("a batch has a datagram");
     let rest = rest.iter().take_while(|datagram| is_same(datagram));
     netem::Packet::len_bytes(first) + rest.map(netem::Packet::len_bytes).sum::<usize>()
 }
 
-/// The length in bytes of the longest prefix whose datagrams have short headers with this
+/// Returns the length in bytes of the longest prefix whose datagrams have short headers with this
 /// connection ID.
 fn same_id_prefix(batch: &ReceivedDatagrams, id: LocalId) -> usize {
     prefix_len(batch.all(), |datagram| matches!(header(datagram), Header::Short(other) if other == id))
@@ -182,7 +182,8 @@ impl Packets for Lengths {
                 if let Content::One(_) = batch.datagrams {
                     return (batch.len_bytes, route);
                 }
-                // As in `ByteDatagrams`: short headers with another ID may belong to another path.
+                // Like in `ByteDatagrams`: short headers with another ID may belong to another
+                // path.
                 let first = header(first);
                 let len = prefix_len(batch.all(), |datagram| match (&first, header(datagram)) {
                     (Header::Short(one), Header::Short(other)) => *one == other,
@@ -343,7 +344,7 @@ impl Packets for Lengths {
     }
 }
 
-/// The number of datagrams at the front that are consecutive packets of one run.
+/// Returns the number of datagrams at the front that are consecutive packets of one run.
 fn run_len(datagrams: &[Datagram]) -> usize {
     let unsealed = |datagram: &Datagram| match datagram.body() {
         Body::Unsealed(batch, index) if !batch.unsealed().is_sealed(index) => Some((Rc::as_ptr(batch), index)),
@@ -380,7 +381,7 @@ mod tests {
         Lengths::received(Side::Server, datagrams.into_iter())
     }
 
-    /// A short header with a connection ID whose bytes all are `id`.
+    /// Returns a short header with a connection ID whose bytes all are `id`.
     fn short(id: u8, len: usize) -> Vec<u8> {
         let mut bytes = vec![id; len];
         bytes[0] = 0x40;

@@ -6,8 +6,9 @@
 //! ```
 //!
 //! Driver, handles and protocol are those of a live run, with deterministic sessions in place of
-//! TLS. Only the links take time. Equal scenarios, paths and seeds give byte-identical outcomes. Each link draws from a
-//! generator derived from its own name, so other links do not change what it does to its packets.
+//! TLS. Only the links take time. Equal scenarios, paths and seeds give byte-identical outcomes.
+//! Each link draws from a generator derived from its own name, so other links do not change its
+//! effect on its packets.
 //!
 //! | module | contents |
 //! |---|---|

@@ -36,11 +36,11 @@ struct Line {
     accounting: LinkAccounting,
     /// UDP payload that arrived over time; only towards the receiving host.
     delivered: Timeline,
-    /// No packet arrives before this time. `None` if the link is empty.
+    /// Lower bound of the next arrival. `None` if the link is empty.
     due: Option<Instant>,
 }
 
-/// The earlier of two optional times.
+/// Returns the earlier of two optional times.
 fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
@@ -167,7 +167,7 @@ impl Network {
     /// and that the times in each link are consistent.
     ///
     /// # Errors
-    /// The link that violates this, and how.
+    /// Returns the link that violates this, and how.
     pub(crate) fn check_conservation(&self, now: Instant) -> Result<(), String> {
         for (place, (link, lines)) in self.links.iter().enumerate() {
             for (direction, Line { link: line, accounting, .. }) in lines.iter().enumerate() {
@@ -188,19 +188,20 @@ impl Network {
         Ok(())
     }
 
-    /// When to [receive](Self::receive) next.
+    /// Returns when to [receive](Self::receive) next.
     pub(crate) const fn timeout(&self) -> Option<Instant> {
         self.due
     }
 
-    /// The counters of a link in use, by its index in the scenario.
+    /// Returns the counters of a link in use, by its index in the scenario.
     pub(crate) fn stats(&self, link: usize) -> [LinkStats; 2] {
         let found = self.links.iter().find(|(index, _)| *index == link);
         let (_, [forward, back]) = found.expect("only links in use are asked about");
         [*forward.link.stats(), *back.link.stats()]
     }
 
-    /// Datagrams that a host offered to its links, and datagrams that they delivered to it.
+    /// Returns the numbers of datagrams that a host offered to its links, and that they delivered
+    /// to it.
     pub(crate) fn totals(&self, host: usize) -> [u64; 2] {
         let sum = |of: fn(&LinkStats) -> u64, direction: usize| {
             self.links.iter().map(|(_, lines)| of(lines[direction].link.stats())).sum()
@@ -208,12 +209,12 @@ impl Network {
         [sum(|stats| stats.offered, host), sum(|stats| stats.delivered, 1 - host)]
     }
 
-    /// The digest of all sends and deliveries.
+    /// Returns the digest of all sends and deliveries.
     pub(crate) const fn digest(&self) -> u64 {
         self.digest.0
     }
 
-    /// The statistics of the links until `now`.
+    /// Returns the statistics of the links until `now`.
     pub(crate) fn components(&self, scenario: &Scenario, now: Instant) -> Vec<Component> {
         let of = |(index, lines): &(usize, [Line; 2])| {
             let name = &scenario.links[*index].name;

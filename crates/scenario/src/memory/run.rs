@@ -27,7 +27,7 @@ pub(crate) struct Run {
     plan: RunPlan,
     pub(crate) clock: VirtualClock,
     pub(crate) end: Instant,
-    /// Of the sending host and the receiving host.
+    /// Applications of the sending host and the receiving host.
     applications: [Application; 2],
     logs: [Arc<EventLog>; 2],
     pub(crate) network: Network,
@@ -50,7 +50,7 @@ pub(crate) struct DriverCounts {
 }
 
 impl Run {
-    /// A run of hosts with this setup. `runtimes` let the handles reach the hosts' drivers.
+    /// Creates a run of hosts with this setup. `runtimes` let the handles reach the hosts' drivers.
     pub(crate) fn new(
         scenario: &Scenario,
         plan: &RunPlan,
@@ -81,7 +81,7 @@ impl Run {
         }
     }
 
-    /// The time.
+    /// Returns the time.
     pub(crate) fn now(&self) -> Instant {
         self.clock.now()
     }
@@ -89,12 +89,12 @@ impl Run {
     /// Begins the handshake at the sending host.
     ///
     /// # Errors
-    /// If the connection cannot begin.
+    /// Fails if the connection cannot begin.
     pub(crate) fn begin(&mut self, setups: &[HostSetup; 2]) -> Result<(), WorldError> {
         self.applications[0].connect(setups[0].connect(), self.path_plan.first).map_err(WorldError::Unsuitable)
     }
 
-    /// Whether all work is complete or the connection has failed.
+    /// Returns whether all work is complete or the connection has failed.
     pub(crate) fn is_over(&self) -> bool {
         self.failure.is_some() || self.measurements.is_done()
     }
@@ -110,7 +110,7 @@ impl Run {
         self.network.recording.take()
     }
 
-    /// Records what happened in a host's connection since the last call.
+    /// Records the changes in a host's connection since the last call.
     pub(crate) fn record_connection(&mut self, host: usize, look: impl FnOnce(&mut dyn FnMut(&quic::Connection))) {
         let now = self.now();
         let Some(recording) = &mut self.network.recording else { return };
@@ -123,7 +123,7 @@ impl Run {
     /// Reports the progress of the run.
     ///
     /// # Errors
-    /// If the callback stops the run, or the recording failed.
+    /// Fails if the callback stops the run, or the recording failed.
     pub(crate) fn report_progress(&self, on_progress: OnProgress<'_>) -> Result<(), WorldError> {
         if let Some(recording) = &self.network.recording {
             recording.check()?;
@@ -133,7 +133,7 @@ impl Run {
         if on_progress(&progress) { Ok(()) } else { Err(WorldError::Stopped) }
     }
 
-    /// When the next fault begins or ends.
+    /// Returns when the next fault begins or ends.
     pub(crate) fn proof_timeout(&self) -> Option<Instant> {
         self.proof.timeout()
     }
@@ -149,7 +149,7 @@ impl Run {
         self.proof.observe(now, &self.scenario, |link| network.stats(link));
     }
 
-    /// When a host's application begins its next item.
+    /// Returns when a host's application begins its next item.
     pub(crate) fn app_timeout(&self, host: usize) -> Option<Instant> {
         self.applications[host].timeout()
     }
@@ -180,17 +180,17 @@ impl Run {
         }
     }
 
-    /// Whether a host's application has events to handle.
+    /// Returns whether a host's application has events to handle.
     pub(crate) fn has_events(&self, host: usize) -> bool {
         self.applications[host].has_events()
     }
 
-    /// Allows a host's application to read `bytes` more bytes.
+    /// Permits a host's application to read `bytes` more bytes.
     pub(crate) fn allow_reading(&mut self, host: usize, bytes: usize) {
         self.applications[host].allow_reading(bytes);
     }
 
-    /// The datagram counts of a host that has received `taken` datagrams.
+    /// Returns the datagram counts of a host that has received `taken` datagrams.
     pub(crate) fn counts(&self, host: usize, driver: DriverCounts, taken: u64) -> HostCounts {
         let DriverCounts { connection, unrouted, replies } = driver;
         let stats = connection.or_else(|| self.logs[host].closed().map(|closed| closed.stats));
@@ -211,10 +211,10 @@ impl Run {
         Ok(())
     }
 
-    /// The outcome of the run, given the datagrams of the hosts.
+    /// Returns the outcome of the run, given the datagrams of the hosts.
     ///
     /// # Panics
-    /// If a datagram is unaccounted for.
+    /// Panics if a datagram is unaccounted for.
     pub(crate) fn into_outcome(self, hosts: [(HostCounts, Backlog); 2]) -> Outcome {
         if let Err(message) = self.check_conservation(hosts) {
             panic!("{message}");

@@ -27,7 +27,7 @@ use crate::world::WorldError;
 /// The limits of each driver. A host has one connection.
 pub(crate) const LIMITS: DriverLimits = DriverLimits { half_open_max: 128, connections_max: 1024 };
 
-/// Maximum bytes of a stream's outbox and inbox, as the engine's default.
+/// Limit on the bytes of a stream's outbox and inbox, equal to the engine's default.
 const QUEUE_BYTES_MAX: usize = 1 << 20;
 
 /// The setup of one host.
@@ -42,12 +42,12 @@ pub(crate) struct HostSetup {
     factory: Arc<dyn SessionFactory>,
     pub(crate) log: Arc<EventLog>,
     pub(crate) common: Arc<Common<QuicApplication>>,
-    /// Of the first driver, which has the client's connection.
+    /// State shared with the first driver, which has the client's connection.
     pub(crate) shared: Arc<QuicShared>,
 }
 
 impl HostSetup {
-    /// The setup of host `host` with `drivers` drivers. `journals` records its connection.
+    /// Creates the setup of host `host` with `drivers` drivers. `journals` records its connection.
     pub(crate) fn new(
         scenario: &Scenario,
         host: usize,
@@ -75,25 +75,25 @@ impl HostSetup {
         }
     }
 
-    /// The state that handles share with driver `index`.
+    /// Returns the state that handles share with driver `index`.
     pub(crate) fn shared_of(&self, index: usize) -> Arc<QuicShared> {
         if index == 0 { Arc::clone(&self.shared) } else { shared(self.side, self.path_count, &self.common, index) }
     }
 
-    /// The parameters of the client's connection.
+    /// Returns the parameters of the client's connection.
     pub(crate) fn connect(&self) -> Connect {
         Connect { server_name: "b".to_owned(), factory: Arc::clone(&self.factory) }
     }
 
-    /// The addresses of the sockets, by path.
+    /// Returns the addresses of the sockets, by path.
     pub(crate) fn local_addrs(&self) -> Rc<[std::net::SocketAddr]> {
         self.shared.local_addrs.iter().copied().collect()
     }
 
-    /// The protocol instance of driver `index` of `drivers`.
+    /// Returns the protocol instance of driver `index` of `drivers`.
     ///
     /// # Errors
-    /// If the transport settings are invalid.
+    /// Fails if the transport settings are invalid.
     pub(crate) fn protocol<K: Representation>(&self, index: usize, drivers: usize) -> Result<Quic<K>, WorldError> {
         let listening = (self.side == Side::Server).then(|| Arc::clone(&self.factory));
         let secrets = SecretSource::new(&self.secret);
@@ -122,9 +122,9 @@ fn shared(side: Side, path_count: usize, common: &Arc<Common<QuicApplication>>, 
 #[derive(Debug, Default)]
 pub(crate) struct EventLog {
     is_enabled: AtomicBool,
-    /// Taken when the run is recorded, after each turn of the application.
+    /// Events, taken after each turn of the application while the run is recorded.
     events: Mutex<Vec<(Instant, Event)>>,
-    /// Read after each turn of the application, instead of the lock.
+    /// Whether the connection is closed; read after each turn of the application without the lock.
     is_closed: AtomicBool,
     closed: Mutex<Option<ClosedConnection>>,
 }
@@ -147,7 +147,7 @@ impl EventLog {
         std::mem::take(&mut self.events.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The connection, if it is closed.
+    /// Returns the connection, if it is closed.
     pub(crate) fn closed(&self) -> Option<ClosedConnection> {
         if !self.is_closed.load(Ordering::Acquire) {
             return None;

@@ -37,22 +37,22 @@ pub(crate) struct FreeRun {
     hosts: [Host; 2],
     /// Hosts with events since their last turn.
     touched: [bool; 2],
-    /// When a turn of the hosts is due next, as of their last turns.
+    /// Time of the next turn of each host, as of their last turns.
     timeouts: [Option<Instant>; 2],
     /// Coalesced datagrams at each host, and the time of its interrupt.
     waiting: [Vec<Datagram>; 2],
     interrupt_at: [Option<Instant>; 2],
     stalled_steps: u32,
-    /// A host had work without end at one virtual time.
+    /// Whether a host had work without end at one virtual time.
     is_stalled: bool,
     steps: u64,
 }
 
 impl FreeRun {
-    /// A run of hosts with these placements. `journals` records their connection.
+    /// Creates a run of hosts with these placements. `journals` records their connection.
     ///
     /// # Errors
-    /// If the scenario does not have these paths, or its settings are invalid.
+    /// Fails if the scenario does not have these paths, or its settings are invalid.
     pub(crate) fn new(
         scenario: &Scenario,
         plan: &RunPlan,
@@ -93,16 +93,16 @@ impl FreeRun {
     /// Runs until the end.
     ///
     /// # Errors
-    /// If the callback stops the run, the recording fails, or virtual time stops.
+    /// Fails if the callback stops the run, the recording fails, or virtual time stops.
     pub(crate) fn finish(mut self, on_progress: OnProgress<'_>) -> Result<Outcome, WorldError> {
         self.go(on_progress)?;
         Ok(self.into_outcome())
     }
 
-    /// As [`finish`](Self::finish), without the outcome.
+    /// Does the same as [`finish`](Self::finish), without the outcome.
     ///
     /// # Errors
-    /// As `finish`.
+    /// Same errors as `finish`.
     pub(crate) fn go(&mut self, on_progress: OnProgress<'_>) -> Result<(), WorldError> {
         loop {
             self.settle_touched();
@@ -167,7 +167,7 @@ impl FreeRun {
         sent.drain(..).for_each(|datagram| self.run.network.send(now, host, datagram));
     }
 
-    /// Advances to the next event; false at the end of the run.
+    /// Advances to the next event; returns false at the end of the run.
     fn step(&mut self) -> Result<bool, WorldError> {
         let (now, app_at) = (self.run.now(), self.run.app_timeout(0));
         let mut next = self.run.end;
@@ -228,10 +228,10 @@ impl FreeRun {
         }
     }
 
-    /// The outcome of the run.
+    /// Returns the outcome of the run.
     ///
     /// # Panics
-    /// If a datagram is unaccounted for.
+    /// Panics if a datagram is unaccounted for.
     pub(crate) fn into_outcome(self) -> Outcome {
         let hosts = [0, 1].map(|number: usize| {
             let host = &self.hosts[number];

@@ -148,7 +148,7 @@ const fn has_rate(link: &Link) -> bool {
     link.forward.rate.is_some() || link.forward.trace.is_some()
 }
 
-/// The part that `of` names. Reports a problem if the check applies to no part.
+/// Returns the part that `of` names. Reports a problem if the check applies to no part.
 fn read_of(table: &Table<'_, '_>, about: About, parts: &[Part]) -> Option<usize> {
     let applies = |part: &Part| match about {
         About::Bulk => part.work.is_bulk(),

@@ -6,7 +6,7 @@ use netem::{Change, Discipline, LineState, LinkConfig};
 use super::problem::Problem;
 use crate::model::{Check, CheckKind, Counter, Scenario, Window};
 
-/// The infeasible settings of an otherwise valid scenario.
+/// Returns the infeasible settings of an otherwise valid scenario.
 pub(super) fn problems(scenario: &Scenario) -> Vec<Problem> {
     let end = scenario.duration;
     let late = scenario.parts.iter().filter(|part| part.start >= end);
@@ -22,7 +22,7 @@ pub(super) fn problems(scenario: &Scenario) -> Vec<Problem> {
     starts.chain(checks).collect()
 }
 
-/// The infeasible key of a check, and the reason.
+/// Returns the infeasible key of a check, and the reason.
 fn impossible(scenario: &Scenario, check: &Check) -> Option<(&'static str, String)> {
     let end = scenario.duration;
     match check.kind {
@@ -51,7 +51,8 @@ fn impossible(scenario: &Scenario, check: &Check) -> Option<(&'static str, Strin
     }
 }
 
-/// Whether a link can increase a counter, in either direction, by its settings or by a fault.
+/// Returns whether a link can increase a counter, in either direction, by its settings or by a
+/// fault.
 fn can_count(scenario: &Scenario, link: usize, counter: Counter) -> bool {
     let configs = [&scenario.links[link].forward, &scenario.links[link].back];
     let is = |of: fn(&LinkConfig) -> bool| configs.into_iter().any(of);

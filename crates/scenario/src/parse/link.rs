@@ -36,7 +36,7 @@ pub(super) fn read(table: &Table<'_, '_>, trace: FindTrace<'_>) -> Option<Link> 
     Some(Link { name: name?, forward, back, line: table.line })
 }
 
-/// The key of a configuration error, and a message in terms of the format.
+/// Returns the key of a configuration error, and a message in terms of the format.
 pub(crate) fn explain(error: &ConfigError) -> (&'static str, String) {
     let (key, message) = match error {
         ConfigError::ZeroRate => ("rate", "must be above zero"),
@@ -50,7 +50,7 @@ pub(crate) fn explain(error: &ConfigError) -> (&'static str, String) {
     (key, message.to_owned())
 }
 
-/// The settings of one direction; keys that are missing keep the values of `config`.
+/// Returns the settings of one direction; keys that are missing keep the values of `config`.
 fn read_direction(table: &Table<'_, '_>, mut config: LinkConfig, trace: FindTrace<'_>) -> LinkConfig {
     let config_before = config.clone();
     if let Some(rate) = table.rate("rate") {
@@ -93,7 +93,7 @@ fn check_file_name(name: &str) -> Result<(), String> {
     Err(format!("{name:?} must name a file in this file's folder or below it: no \"..\", no absolute path"))
 }
 
-/// A size or a time, distinguished by the unit.
+/// Reads a size or a time, distinguished by the unit.
 fn read_queue(table: &Table<'_, '_>, config: &mut LinkConfig) {
     enum Bound {
         Bytes(u64),
@@ -116,7 +116,7 @@ fn read_queue(table: &Table<'_, '_>, config: &mut LinkConfig) {
     }
 }
 
-/// `{ distribution = "none" }` disables jitter, in `back` and in faults.
+/// Reads jitter; `{ distribution = "none" }` disables it, in `back` and in faults.
 pub(super) fn read_jitter(table: &Table<'_, '_>) -> Option<Jitter> {
     #[derive(Clone, Copy)]
     enum Kind {
@@ -152,7 +152,7 @@ pub(super) fn read_jitter(table: &Table<'_, '_>) -> Option<Jitter> {
     Some(Jitter { distribution: spread?, reorders })
 }
 
-/// `{ enter = "0" }` disables bursts, in `back` and in faults.
+/// Reads burst losses; `{ enter = "0" }` disables them, in `back` and in faults.
 pub(super) fn read_bursts(table: &Table<'_, '_>) -> Option<BurstLoss> {
     let enter = table.required("enter", table.ratio("enter"));
     let leave = table.ratio("leave");

@@ -51,7 +51,7 @@ const COALESCE_MAX: Duration = Duration::from_millis(10);
 /// Parses a scenario. `file` is its name in messages; `trace` loads the trace that a link names.
 ///
 /// # Errors
-/// All problems, each with its line and key, up to [`PROBLEMS_MAX`].
+/// Returns all problems, each with its line and key, up to [`PROBLEMS_MAX`].
 pub fn parse(file: &str, text: &str, trace: FindTrace<'_>) -> Result<Scenario, ParseError> {
     if text.len() > FILE_BYTES_MAX {
         let message = format!("the file is longer than {FILE_BYTES_MAX} bytes");
@@ -176,7 +176,7 @@ fn read_hosts(root: &Table<'_, '_>) -> [Host; 2] {
     both
 }
 
-/// Without `[[path]]`, every link is one path.
+/// Reads the paths; without `[[path]]`, every link is one path.
 fn read_paths(root: &Table<'_, '_>, links: &[&str]) -> Vec<Path> {
     if !root.has("path") {
         let path = |(link, name): (usize, &&str)| Path { name: (*name).to_owned(), link, is_backup: false };

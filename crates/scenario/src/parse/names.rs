@@ -5,7 +5,7 @@ use super::reader::Table;
 /// Maximum length of a name.
 const NAME_LEN_MAX: usize = 32;
 
-/// A name that needs no quotes on a command line.
+/// Reads a name that needs no quotes on a command line.
 pub(super) fn read_name(table: &Table<'_, '_>, key: &'static str) -> Option<String> {
     table.parsed(key, |text| {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
@@ -16,7 +16,7 @@ pub(super) fn read_name(table: &Table<'_, '_>, key: &'static str) -> Option<Stri
     })
 }
 
-/// The index of the name that a key refers to.
+/// Returns the index of the name that a key refers to.
 pub(super) fn read_index(table: &Table<'_, '_>, key: &'static str, what: &str, names: &[&str]) -> Option<usize> {
     table.parsed(key, |text| {
         names

@@ -13,7 +13,7 @@ pub struct Problem {
     pub line: usize,
     /// The full key, such as `link.jitter.max`. Empty if the file is not valid TOML.
     pub key: String,
-    /// The error, and the values that are allowed.
+    /// The error, and the permitted values.
     pub message: String,
 }
 

@@ -2,7 +2,7 @@
 
 use units::Ratio;
 
-/// A probability in percent, with a resolution of one millionth: `"0.1%"`, `"0"`, `"100%"`.
+/// Parses a probability in percent, with a resolution of one millionth: `"0.1%"`, `"0"`, `"100%"`.
 pub(super) fn parse_ratio(text: &str) -> Result<Ratio, String> {
     let error = || format!("cannot read {text:?}: expected a percentage from 0% to 100% such as 0.5%");
     if text.trim() == "0" {
@@ -18,7 +18,7 @@ pub(super) fn parse_ratio(text: &str) -> Result<Ratio, String> {
     if millionths > 1_000_000 { Err(error()) } else { Ok(Ratio::from_millionths(millionths)) }
 }
 
-/// A share in percent, which may exceed 100%: `"97%"`.
+/// Parses a share in percent, which may exceed 100%: `"97%"`.
 pub(super) fn parse_share(text: &str) -> Result<f64, String> {
     let number = text.trim().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
     number

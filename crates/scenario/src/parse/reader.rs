@@ -1,8 +1,8 @@
 //! Reads tables key by key, with the line of every key.
 //!
 //! A table is read with one call per key, and [`Table::finish`] reports the keys that no call
-//! requested. So the calls define the allowed keys. Problems are collected; parsing does not end at
-//! the first.
+//! requested. So the calls define the permitted keys. Problems are collected; parsing does not end
+//! at the first.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -28,7 +28,7 @@ impl Source {
         Self { line_ends, problems: RefCell::default() }
     }
 
-    /// The line number of a byte offset, from 1.
+    /// Returns the line number of a byte offset, from 1.
     pub(super) fn line(&self, at: usize) -> usize {
         1 + self.line_ends.partition_point(|end| *end < at)
     }
@@ -69,7 +69,7 @@ impl<'s, 'i> Table<'s, 'i> {
         Self { source, table, path, line, asked: RefCell::default() }
     }
 
-    /// The key with those of the enclosing tables.
+    /// Returns the key, preceded by those of the enclosing tables.
     pub(super) fn full(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
@@ -83,7 +83,7 @@ impl<'s, 'i> Table<'s, 'i> {
         self.value(key).is_some()
     }
 
-    /// The line of a key, or of the table if the key is missing.
+    /// Returns the line of a key, or of the table if the key is missing.
     pub(super) fn line_of(&self, key: &str) -> usize {
         self.table.get_key_value(key).map_or(self.line, |(key, _)| self.source.line(key.span().start))
     }
@@ -97,7 +97,7 @@ impl<'s, 'i> Table<'s, 'i> {
         self.add_problem(key, format!("expected {expected}, found {}", type_name(value)));
     }
 
-    /// A required value.
+    /// Reads a required value.
     pub(super) fn required<T>(&self, key: &'static str, found: Option<T>) -> Option<T> {
         if found.is_none() && self.table.get(key).is_none() {
             self.source.add_problem(self.line, self.full(key), "is missing");
@@ -116,7 +116,7 @@ impl<'s, 'i> Table<'s, 'i> {
         }
     }
 
-    /// A string that `parse` converts.
+    /// Reads a string that `parse` converts.
     pub(super) fn parsed<T>(&self, key: &'static str, parse: impl Fn(&str) -> Result<T, String>) -> Option<T> {
         let text = self.text(key)?;
         parse(text).map_err(|message| self.add_problem(key, message)).ok()
@@ -136,7 +136,7 @@ impl<'s, 'i> Table<'s, 'i> {
         self.above_zero(key, duration, duration.is_zero())
     }
 
-    /// A time from zero to `max`.
+    /// Reads a time from zero to `max`.
     pub(super) fn duration_up_to(&self, key: &'static str, max: Duration) -> Option<Duration> {
         let duration = self.duration(key)?;
         if duration > max {
@@ -154,18 +154,18 @@ impl<'s, 'i> Table<'s, 'i> {
         Some(value)
     }
 
-    /// A size within bounds.
+    /// Reads a size within bounds.
     pub(super) fn size(&self, key: &'static str, allowed: Range<u64>) -> Option<u64> {
         let size: ByteSize = self.parsed(key, |text| text.parse().map_err(|error| format!("{error}")))?;
         self.within(key, size.as_bytes(), allowed, "bytes")
     }
 
-    /// A probability: `"0.5%"`.
+    /// Reads a probability: `"0.5%"`.
     pub(super) fn ratio(&self, key: &'static str) -> Option<Ratio> {
         self.parsed(key, parse_ratio)
     }
 
-    /// A share: `0.97` or `"97%"`; it may exceed one.
+    /// Reads a share: `0.97` or `"97%"`; it may exceed one.
     pub(super) fn share(&self, key: &'static str) -> Option<f64> {
         let value = self.value(key)?;
         let parsed = match value.get_ref() {
@@ -184,7 +184,7 @@ impl<'s, 'i> Table<'s, 'i> {
         Some(share)
     }
 
-    /// A whole number within bounds.
+    /// Reads a whole number within bounds.
     pub(super) fn integer(&self, key: &'static str, allowed: Range<u64>) -> Option<u64> {
         let value = self.value(key)?;
         let parsed = match value.get_ref() {
@@ -198,7 +198,7 @@ impl<'s, 'i> Table<'s, 'i> {
         self.within(key, parsed.unwrap_or(u64::MAX), allowed, "")
     }
 
-    /// A whole number that may be negative.
+    /// Reads a whole number that may be negative.
     pub(super) fn signed(&self, key: &'static str, bound: i32) -> Option<i32> {
         let value = self.value(key)?;
         let parsed = match value.get_ref() {
@@ -224,7 +224,7 @@ impl<'s, 'i> Table<'s, 'i> {
         None
     }
 
-    /// A number, whole or not, above zero and at most `max`, in hundredths.
+    /// Reads a number, whole or not, above zero and at most `max`, in hundredths.
     pub(super) fn hundredths(&self, key: &'static str, max: u32) -> Option<u32> {
         let value = self.value(key)?;
         let Some(number) = number(value.get_ref()) else {
@@ -247,7 +247,7 @@ impl<'s, 'i> Table<'s, 'i> {
         value.as_bool()
     }
 
-    /// One of several keywords.
+    /// Reads one of several keywords.
     pub(super) fn keyword<T: Clone>(&self, key: &'static str, keywords: &[(T, &'static str)]) -> Option<T> {
         self.parsed(key, |text| {
             keywords.iter().find(|(_, word)| *word == text).map(|(value, _)| value.clone()).ok_or_else(|| {
@@ -257,7 +257,7 @@ impl<'s, 'i> Table<'s, 'i> {
         })
     }
 
-    /// A list of strings.
+    /// Reads a list of strings.
     pub(super) fn texts(&self, key: &'static str) -> Option<Vec<&'i str>> {
         let value = self.value(key)?.get_ref();
         let texts: Option<Vec<_>> =
@@ -268,7 +268,7 @@ impl<'s, 'i> Table<'s, 'i> {
         texts
     }
 
-    /// A nested table.
+    /// Creates a nested table.
     pub(super) fn table(&self, key: &'static str) -> Option<Self> {
         let value = self.value(key)?;
         let Some(table) = value.get_ref().as_table() else {
@@ -279,7 +279,8 @@ impl<'s, 'i> Table<'s, 'i> {
         Some(Self { line, ..Self::new(self.source, self.full(key), value.span(), table) })
     }
 
-    /// An array of nested tables, `[[key]]`, of at most `max`. Empty if the key is missing.
+    /// Reads an array of nested tables, `[[key]]`, of at most `max`. Returns none if the key is
+    /// missing.
     pub(super) fn tables(&self, key: &'static str, max: usize) -> Vec<Self> {
         let Some(value) = self.value(key) else { return Vec::new() };
         let Some(array) = value.get_ref().as_array() else {
@@ -300,7 +301,8 @@ impl<'s, 'i> Table<'s, 'i> {
         tables
     }
 
-    /// As [`finish`](Self::finish), for a table of unknown kind: allows the keys of every kind.
+    /// Does the same as [`finish`](Self::finish) for a table of unknown kind: permits the keys of
+    /// every kind.
     pub(super) fn finish_unknown_kind(&self, keys: &[&'static str]) {
         self.asked.borrow_mut().extend(keys);
         self.finish();

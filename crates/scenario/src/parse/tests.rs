@@ -11,14 +11,14 @@ const HEAD_LINES: usize = 5;
 const ENDLESS: &str = "[[workload]]\nkind = 'stream'\n";
 const LINK: &str = "[[link]]\nname = 'a'\nrate = '10Mb/s'\n";
 
-/// The problems of a body, with lines relative to it.
+/// Returns the problems of a body, with lines relative to it.
 fn problems(body: &str) -> Vec<(usize, String, String)> {
     let error = parsed(&with_head(body)).expect_err(body);
     assert!(error.to_string().starts_with("test.toml:"));
     error.problems.into_iter().map(|problem| (problem.line - HEAD_LINES, problem.key, problem.message)).collect()
 }
 
-/// The only problem.
+/// Returns the only problem.
 fn problem(body: &str) -> (usize, String, String) {
     let mut all = problems(body);
     assert_eq!(all.len(), 1, "{body}: {all:?}");
@@ -314,7 +314,7 @@ fn invalid_checks_are_reported() {
     ]);
 }
 
-/// [`with_head`] sets a duration of 10 s.
+/// Checks with the duration of 10 s that [`with_head`] sets.
 #[test]
 fn times_after_the_end_of_the_run_are_refused() {
     let check = |rest: &str| format!("{LINK}[[check]]\nkind = {rest}");
@@ -330,7 +330,7 @@ fn times_after_the_end_of_the_run_are_refused() {
     }
 }
 
-/// Each counter with a link setting and a fault that increase it.
+/// Checks each counter with a link setting and a fault that increase it.
 #[test]
 fn a_counter_that_can_never_increase_is_refused() {
     let body = |of_link: &str, of_fault: &str, counter: &str| {

@@ -27,7 +27,7 @@ pub struct ResultFile {
 }
 
 impl ResultFile {
-    /// A result file without scenarios.
+    /// Creates a result file without scenarios.
     pub const fn new(world: &'static str) -> Self {
         Self { format: FORMAT, version: FORMAT_VERSION, world, passes: true, scenarios: Vec::new() }
     }
@@ -39,7 +39,7 @@ impl ResultFile {
     }
 }
 
-/// One scenario of the result: its verdicts and the measurements of every run.
+/// Returns one scenario of the result: its verdicts and the measurements of every run.
 pub fn scenario_json<'a>(
     scenario: &Scenario,
     file: &str,
@@ -61,7 +61,7 @@ pub fn scenario_json<'a>(
     })
 }
 
-/// The effective transport settings, including defaults.
+/// Returns the effective transport settings, including defaults.
 fn transport_json(transport: &Transport) -> Json {
     json!({
         "scheduler": transport.scheduler.to_string(),

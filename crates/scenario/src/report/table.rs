@@ -14,8 +14,8 @@ struct Row<'a> {
     failed_seeds: Vec<u64>,
 }
 
-/// The verdicts on a scenario as aligned text, ending with a newline. With several seeds, the value
-/// is the range from minimum to maximum.
+/// Returns the verdicts on a scenario as aligned text, ending with a newline. With several seeds,
+/// the value is the range from minimum to maximum.
 pub fn table(scenario: &Scenario, run_verdicts: &[RunVerdicts]) -> String {
     let rows = rows(scenario, run_verdicts);
     let cells: Vec<[String; 5]> = rows.iter().map(cells).collect();
@@ -95,7 +95,7 @@ fn cells(row: &Row<'_>) -> [String; 5] {
     [row.paths.clone(), check, range(&row.values), allowed, result]
 }
 
-/// What the value of a check is, with its subject.
+/// Describes the value of a check, with its subject.
 fn in_words(kind: &str, of: &str) -> String {
     match kind {
         "connection" => "failures of the connection".to_owned(),
@@ -115,7 +115,7 @@ fn in_words(kind: &str, of: &str) -> String {
     }
 }
 
-/// The minimum and the maximum; one value if both print the same.
+/// Returns the minimum and the maximum; one value if both print the same.
 fn range(values: &[Option<Value>]) -> String {
     let mut found: Vec<Value> = values.iter().flatten().copied().collect();
     found.sort_by(|one, other| one.number().total_cmp(&other.number()));

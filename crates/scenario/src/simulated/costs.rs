@@ -39,7 +39,7 @@ impl Task {
     /// All tasks.
     pub const ALL: [Self; 5] = [Self::Application, Self::Serial, Self::Stage, Self::Call, Self::Answer];
 
-    /// The name in results.
+    /// Returns the name in results.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Application => "application",
@@ -72,7 +72,7 @@ pub struct Costs {
     pub warnings: Vec<String>,
 }
 
-/// For each end and task: pairs of datagram size and nanoseconds per packet.
+/// Serialises pairs of datagram size and nanoseconds per packet for each end and task.
 impl Serialize for Costs {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -92,7 +92,7 @@ impl Serialize for Costs {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 struct Curve(Vec<(f64, f64)>);
 
-/// Why a profile is invalid.
+/// Reason why a profile is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileError(String);
 
@@ -136,7 +136,7 @@ impl Costs {
     /// Parses the output of `litz profile --json`.
     ///
     /// # Errors
-    /// If the text is not a profile, or its costs are implausible: one too long, or all zero.
+    /// Fails if the text is not a profile, or its costs are implausible: one too long, or all zero.
     pub fn from_profile(text: &str) -> Result<Self, ProfileError> {
         let failed = |message: String| ProfileError(message);
         if text.len() > PROFILE_BYTES_MAX {
@@ -172,22 +172,22 @@ impl Costs {
         Ok(costs)
     }
 
-    /// Whether a packet with a datagram of `bytes` bytes costs less than half a nanosecond at both
-    /// ends. Over a link without rate and delay, such packets would be exchanged forever at one
-    /// virtual time.
+    /// Returns whether a packet with a datagram of `bytes` bytes costs less than half a nanosecond
+    /// at both ends. Over a link without rate and delay, such packets would be exchanged forever at
+    /// one virtual time.
     pub fn are_zero_at(&self, bytes: usize) -> bool {
         [End::Sending, End::Receiving]
             .into_iter()
             .all(|end| Task::ALL.into_iter().all(|task| self.of(end, task, 1, bytes).is_zero()))
     }
 
-    /// The cost of `packets` datagrams of `bytes` bytes each.
+    /// Returns the cost of `packets` datagrams of `bytes` bytes each.
     pub fn of(&self, end: End, task: Task, packets: usize, bytes: usize) -> Duration {
         let ns = self.packet_ns(end, task, bytes) * packets as f64;
         Duration::from_nanos(ns.round() as u64)
     }
 
-    /// Nanoseconds for a packet with a datagram of `bytes` bytes.
+    /// Returns the nanoseconds for a packet with a datagram of `bytes` bytes.
     pub fn packet_ns(&self, end: End, task: Task, bytes: usize) -> f64 {
         let curves = if end == End::Sending { &self.sending } else { &self.receiving };
         // Extrapolation may give any value.
@@ -195,7 +195,7 @@ impl Costs {
     }
 }
 
-/// The task to which a row of the profile belongs.
+/// Returns the task to which a row of the profile belongs.
 fn task_of(end: End, row: &str) -> Option<Task> {
     let stage = row.split_once('.').map_or(row, |(stage, _)| stage);
     Some(match (end, stage) {

@@ -60,17 +60,18 @@ pub(crate) struct Host {
     setup: HostSetup,
     driver: RefCell<HostDriver>,
     pipeline: QuicPipeline,
-    /// One for each path.
+    /// Sockets, one for each path.
     pub(crate) sockets: Vec<Socket>,
-    /// Datagrams between socket and driver, and those passed to the driver.
+    /// Number of datagrams between socket and driver, and of those passed to the driver.
     unabsorbed: Cell<u64>,
     absorbed: Cell<u64>,
-    /// Wakes the process that plans.
+    /// Waker of the process that plans.
     sender: ProcessWaker,
-    /// Slots of batches whose acknowledgements are to be processed, and to be sent.
+    /// Slots of batches whose acknowledgements must be processed, and sent.
     acks_to_process: Store<()>,
     acks_to_send: Store<()>,
-    /// Keep batches in order per path regardless of their thread, in each direction.
+    /// Sequencers that keep batches in order per path regardless of their thread, in each
+    /// direction.
     order_out: Vec<Sequencer>,
     order_in: Vec<Sequencer>,
 }
@@ -86,7 +87,7 @@ pub(crate) struct Shared {
     pub(crate) livelock_at: Cell<Option<Instant>>,
 }
 
-/// The name of a task in traces.
+/// Returns the name of a task in traces.
 const fn name_of(end: End, task: Task) -> &'static str {
     match (end, task) {
         (End::Sending, Task::Application) => "write",
@@ -108,10 +109,10 @@ fn add(count: &Cell<u64>, more: usize) {
 }
 
 impl Host {
-    /// A host with this setup.
+    /// Creates a host with this setup.
     ///
     /// # Errors
-    /// If the transport settings are invalid.
+    /// Fails if the transport settings are invalid.
     pub(crate) fn new(
         sim: &Sim,
         name: &str,
@@ -153,25 +154,26 @@ impl Host {
         })
     }
 
-    /// The statistics of its threads, sockets and bounded queues.
+    /// Returns the statistics of its threads, sockets and bounded queues.
     pub(crate) fn components(&self, now: Instant) -> Vec<Component> {
         let sockets = self.sockets.iter().map(|socket| socket.component(now));
         let places = [&self.acks_to_process, &self.acks_to_send].map(|store| Component::bounded_queue(&store.report()));
         self.threads.components().chain(sockets).chain(places).collect()
     }
 
-    /// Datagrams dropped because a socket was full.
+    /// Returns the number of datagrams dropped because a socket was full.
     pub(crate) fn overflowed(&self) -> u64 {
         self.sockets.iter().map(Socket::overflowed).sum()
     }
 
-    /// Datagrams inside the host, including those that were dropped before the connection.
+    /// Returns the numbers of datagrams inside the host, including those that were dropped before
+    /// the connection.
     pub(crate) fn backlog(&self) -> Backlog {
         let untaken = self.sockets.iter().map(Socket::untaken).sum::<u64>() + self.unabsorbed.get();
         Backlog { unsent: self.pipeline.unsent(), untaken }
     }
 
-    /// The datagram counts of the host, whose number is `number` in `run`.
+    /// Returns the datagram counts of the host with number `number` in `run`.
     pub(crate) fn counts(&self, run: &Run, number: usize) -> HostCounts {
         let driver = self.driver.borrow();
         let counts = DriverCounts {
@@ -188,14 +190,14 @@ impl Host {
 }
 
 impl Shared {
-    /// The run, with its clock set to the current time.
+    /// Returns the run, with its clock set to the current time.
     pub(crate) fn run_now(&self) -> std::cell::RefMut<'_, Run> {
         let run = self.run.borrow_mut();
         run.clock.set(self.sim.now());
         run
     }
 
-    /// Runs turns of a host's driver while they are due. True if a timer has fired.
+    /// Runs turns of a host's driver while they are due. Returns true if a timer has fired.
     fn run_driver(&self, number: usize) -> bool {
         let (host, now) = (&self.hosts[number], self.sim.now());
         host.setup.clock.set(now);
@@ -231,7 +233,7 @@ impl Shared {
         }
     }
 
-    /// The step of `task` for these datagrams. Only datagrams with payload have a cost.
+    /// Returns the step of `task` for these datagrams. Only datagrams with payload have a cost.
     fn step(
         &self,
         host: &Host,
@@ -253,8 +255,8 @@ impl Shared {
         Step { threads: threads_of(host.placement, end, task, path), cost, what: name_of(end, task) }
     }
 
-    /// The process that plans. Each visit handles timers and due application work, then takes the
-    /// batches that the driver plans.
+    /// Runs the process that plans. Each visit handles timers and due application work, then takes
+    /// the batches that the driver plans.
     pub(crate) async fn send(self: Rc<Self>, number: usize) {
         let host = &self.hosts[number];
         host.sender.register(&self.sim);
@@ -333,8 +335,8 @@ impl Shared {
         host.acks_to_process.try_take().expect("this batch has a slot");
     }
 
-    /// The process that receives on a path. It takes datagrams when its thread is free, so a busy
-    /// thread finds larger batches.
+    /// Runs the process that receives on a path. It takes datagrams when its thread is free, so a
+    /// busy thread finds larger batches.
     pub(crate) async fn receive(self: Rc<Self>, number: usize, path: usize) {
         let host = &self.hosts[number];
         let socket = &host.sockets[path];
@@ -419,7 +421,7 @@ impl Shared {
         host.sender.wake(&self.sim);
     }
 
-    /// The process that delivers the datagrams of all links.
+    /// Runs the process that delivers the datagrams of all links.
     pub(crate) async fn carry(self: Rc<Self>) {
         self.wire.register(&self.sim);
         loop {

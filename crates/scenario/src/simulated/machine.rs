@@ -9,7 +9,7 @@ use driver::placement::{PROCESSORS_MAX, Placement};
 pub(crate) const APPLICATION: usize = 0;
 const DRIVER: usize = 1;
 
-/// The role of a thread, for display.
+/// Returns the role of a thread, for display.
 pub(crate) const fn thread_role(number: usize) -> &'static str {
     match number {
         APPLICATION => "application",
@@ -18,7 +18,7 @@ pub(crate) const fn thread_role(number: usize) -> &'static str {
     }
 }
 
-/// The threads that may do this task for a packet of this path, under this placement.
+/// Returns the threads that may do this task for a packet of this path, under this placement.
 pub(crate) fn threads_of(placement: Placement, end: End, task: Task, path: usize) -> core::ops::Range<usize> {
     let thread = match (placement, task) {
         (Placement::Inline, _) | (_, Task::Application) => APPLICATION,
@@ -46,7 +46,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// All parameters, as the JSON object in results.
+    /// Returns all parameters, as the JSON object in results.
     pub fn json(&self) -> Json {
         json!({
             "processors": self.processors,
@@ -60,7 +60,7 @@ impl Machine {
     /// Checks the parameters.
     ///
     /// # Errors
-    /// A message that names the invalid value.
+    /// Returns a message that names the invalid value.
     pub fn validate(&self) -> Result<(), String> {
         if let Some(count) = self.processors.iter().find(|count| !(1..=PROCESSORS_MAX).contains(*count)) {
             return Err(format!("processors is {count}: must be between 1 and {PROCESSORS_MAX}"));

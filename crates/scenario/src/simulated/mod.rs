@@ -7,7 +7,8 @@
 //! `tests/worlds/memory_and_sim.rs` compares them for every shipped scenario.
 //!
 //! With a [`Machine`], hosts have processors. Each task takes the time given by a profile, on the
-//! thread given by the placement, which influences when and in what batches packets are planned.
+//! thread given by the placement, which influences the times and batches in which packets are
+//! planned.
 //!
 //! | module | contents |
 //! |---|---|
@@ -50,7 +51,8 @@ impl Sim {
     /// Runs `scenario` once and records it. Recording does not change the run.
     ///
     /// # Errors
-    /// As [`World::run`], and [`WorldError::Failed`] if the recording cannot be written.
+    /// Same errors as [`World::run`], and [`WorldError::Failed`] if the recording cannot be
+    /// written.
     pub fn run_recorded(
         &self,
         scenario: &Scenario,
@@ -74,7 +76,7 @@ impl Sim {
     }
 }
 
-/// A new run without processing cost, after checking that virtual time advances.
+/// Creates a run without processing cost, after checking that virtual time advances.
 fn new_free_run(scenario: &Scenario, plan: &RunPlan, journals: Option<&JournalSource>) -> Result<FreeRun, WorldError> {
     let run = FreeRun::new(scenario, plan, PayloadMode::Lengths, [Placement::Thread; 2], journals)?;
     check_time(scenario, &plan.paths, None).map_err(WorldError::Unsuitable)?;

@@ -1,4 +1,4 @@
-//! How packets travel in a simulation with processors: unsealed, as the driver has planned them.
+//! The packets of a simulation with processors: unsealed, as planned by the driver.
 
 use std::rc::Rc;
 

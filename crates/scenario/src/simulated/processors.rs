@@ -20,7 +20,7 @@ pub(crate) struct Threads {
 }
 
 struct Thread {
-    /// Contains an item while the thread is acquired.
+    /// Store that contains an item while the thread is acquired.
     owner: Store<()>,
     /// Requested work that is not completed, in nanoseconds, and the number of owners and waiters.
     backlog_ns: Cell<u64>,
@@ -108,7 +108,7 @@ impl Threads {
         chosen
     }
 
-    /// Waits for exclusive use of this thread, for work that is known only then.
+    /// Waits for exclusive use of this thread, for work that is unknown until then.
     pub(crate) async fn acquire(&self, thread: usize) -> AcquiredThread<'_> {
         let (thread, asked) = (&self.threads[thread], self.sim.now());
         thread.waiters.set(thread.waiters.get() + 1);
@@ -116,12 +116,13 @@ impl Threads {
         AcquiredThread { threads: self, thread, asked }
     }
 
-    /// Processor time of each thread so far.
+    /// Returns the processor time of each thread so far.
     pub(crate) fn busy(&self) -> Vec<Duration> {
         self.threads.iter().map(|thread| thread.service.get().busy).collect()
     }
 
-    /// The statistics of each thread until now. Waiting times include the wait for a processor.
+    /// Returns the statistics of each thread until now. Waiting times include the wait for a
+    /// processor.
     pub(crate) fn components(&self) -> impl Iterator<Item = Component> {
         let now = self.sim.now();
         self.threads.iter().map(move |thread| {

@@ -30,7 +30,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(20);
 /// The result of a run on simulated machines.
 #[derive(Clone, Debug)]
 pub struct SimulatedRun {
-    /// The outcome, as in any world.
+    /// Outcome, as in any world.
     pub outcome: Outcome,
     /// Processor time of each thread of each host, the application's first.
     pub busy: [Vec<Duration>; 2],
@@ -43,7 +43,7 @@ pub struct SimulatedRun {
 /// Runs `scenario` on `machine`. Equal arguments give equal results.
 ///
 /// # Errors
-/// As [`World::run`](crate::world::World::run).
+/// Same errors as [`World::run`](crate::world::World::run).
 pub fn simulate(
     scenario: &Scenario,
     plan: &RunPlan,
@@ -53,10 +53,11 @@ pub fn simulate(
     simulate_recorded(scenario, plan, machine, None, on_progress)
 }
 
-/// As [`simulate`], with a recording, which does not change the run.
+/// Does the same as [`simulate`], with a recording, which does not change the run.
 ///
 /// # Errors
-/// As [`World::run`](crate::world::World::run), and if the recording cannot be written.
+/// Same errors as [`World::run`](crate::world::World::run); also fails if the recording cannot be
+/// written.
 pub fn simulate_recorded(
     scenario: &Scenario,
     plan: &RunPlan,
@@ -82,8 +83,8 @@ pub fn simulate_recorded(
 /// in turn.
 ///
 /// # Errors
-/// As [`World::run`](crate::world::World::run), and if `count` is not between 1 and
-/// [`PROCESSORS_MAX`].
+/// Same errors as [`World::run`](crate::world::World::run); also fails if `count` is not between 1
+/// and [`PROCESSORS_MAX`].
 pub fn simulate_several(
     scenario: &Scenario,
     plan: &RunPlan,
@@ -202,7 +203,7 @@ fn set_up(
     Ok((runs.into_iter().enumerate().map(begin).collect::<Result<_, _>>()?, processors))
 }
 
-/// The results of all runs.
+/// Returns the results of all runs.
 fn results(
     simulation: Simulation,
     all: Vec<Rc<Shared>>,

@@ -21,7 +21,7 @@ pub(crate) const SOCKET_BYTES_MAX: usize = 8 << 20;
 /// The socket of one path at a host.
 pub(crate) struct Socket {
     name: String,
-    /// Interrupt coalescing: how long the first datagram waits for others before a sleeping
+    /// Interrupt coalescing: time for which the first datagram waits for others before a sleeping
     /// receiver is woken.
     coalesce: Duration,
     datagrams: RefCell<VecDeque<(Instant, Datagram)>>,
@@ -31,9 +31,9 @@ pub(crate) struct Socket {
     /// Datagrams dropped because the socket was full, and those dropped for a wrong UDP checksum.
     overflowed: Cell<u64>,
     damaged: Cell<u64>,
-    /// Wakes the process that receives.
+    /// Waker of the process that receives.
     pub(crate) receiver: ProcessWaker,
-    /// Received batches that are not completely processed.
+    /// Number of received batches not completely processed.
     pub(crate) receiving: Cell<usize>,
 }
 
@@ -66,12 +66,12 @@ impl Socket {
         self.overflowed.get()
     }
 
-    /// Datagrams that arrived here and were not passed to the connection.
+    /// Returns the number of datagrams that arrived here and were not passed to the connection.
     pub(crate) fn untaken(&self) -> u64 {
         self.datagrams.borrow().len() as u64 + self.overflowed.get() + self.damaged.get()
     }
 
-    /// Queues a datagram that arrives.
+    /// Queues an arriving datagram.
     pub(crate) fn arrive(&self, sim: &Sim, datagram: Datagram) {
         let bytes = self.bytes.borrow().value() + datagram.len_bytes() as u64;
         if bytes > SOCKET_BYTES_MAX as u64 {
@@ -93,8 +93,8 @@ impl Socket {
         sim.trace(|trace| trace.level(&format!("{}: bytes", self.name), sim.now(), bytes));
     }
 
-    /// The next batch of a receive call: consecutive datagrams, joined as by generic receive
-    /// offload.
+    /// Returns the next batch of a receive call: consecutive datagrams, joined as by generic
+    /// receive offload.
     pub(crate) fn take_batch(&self, sim: &Sim) -> Option<ReceivedBatch> {
         let mut datagrams = self.datagrams.borrow_mut();
         let (now, mut taken) = (sim.now(), self.taken.get());
@@ -133,7 +133,8 @@ impl Socket {
         Some(batch)
     }
 
-    /// The waiting times of datagrams. The utilisation is the occupied share of the capacity.
+    /// Returns the waiting times of datagrams. The utilisation is the occupied share of the
+    /// capacity.
     pub(crate) fn component(&self, now: Instant) -> Component {
         let used_share = self.bytes.borrow().mean(now) / SOCKET_BYTES_MAX as f64;
         self.taken.get().component("socket", self.name.clone(), Some(used_share), now)
