@@ -31,13 +31,12 @@ struct Alternative {
 }
 
 impl Choice {
-    /// The parameter `key` has `value`, with its unit, for `reason`.
+    /// Creates a choice: the parameter `key` has `value`, with its unit, for `reason`.
     pub fn new(key: impl Into<String>, value: impl Into<String>, reason: impl Into<String>) -> Self {
         Self { key: key.into(), value: value.into(), reason: reason.into(), alternatives: Vec::new() }
     }
 
-    /// Adds the alternative `value`. With it, `figure`, named with its unit, is what `ours`
-    /// returns.
+    /// Adds the alternative `value`. With it, `ours` returns `figure`, named with its unit.
     #[must_use]
     pub fn or(
         mut self,
@@ -49,12 +48,12 @@ impl Choice {
         self
     }
 
-    /// The choice without results of its alternatives.
+    /// Returns the choice without results of its alternatives.
     pub fn without_alternatives(&self) -> Assumption {
         self.assumption(Vec::new())
     }
 
-    /// The choice with the results of its alternatives under `options`.
+    /// Returns the choice with the results of its alternatives under `options`.
     pub fn with_alternatives(&self, options: &Options) -> Assumption {
         let sensitivity = |other: &Alternative| Sensitivity {
             value: other.value.clone(),
@@ -70,8 +69,8 @@ impl Choice {
     }
 }
 
-/// The assumptions of an outcome: full runs evaluate the alternatives, quick runs only state the
-/// choices.
+/// Returns the assumptions of an outcome: full runs evaluate the alternatives, quick runs only
+/// state the choices.
 pub(crate) fn assumptions(choices: &[Choice], options: &Options) -> Vec<Assumption> {
     match options.effort {
         Effort::Quick => choices.iter().map(Choice::without_alternatives).collect(),

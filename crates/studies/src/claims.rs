@@ -33,11 +33,11 @@ pub use decision::{Decision, Figure, Verdict};
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// Number of its paper and its own number.
+    /// Number of its paper, followed by its own number.
     pub id: String,
     /// The statement, in our words.
     pub statement: String,
-    /// How to decide it.
+    /// Way to decide it.
     pub check: String,
     /// The data file with the numbers.
     pub data: Option<String>,
@@ -57,10 +57,10 @@ pub enum Testable {
     No,
 }
 
-/// All claims, in the order of the papers.
+/// Returns all claims, in the order of the papers.
 ///
 /// # Panics
-/// Never with the shipped file, which a test parses.
+/// Never panics with the shipped file, which a test parses.
 pub fn all() -> &'static [Claim] {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -78,7 +78,7 @@ pub fn all() -> &'static [Claim] {
 /// Decides `claim`.
 ///
 /// # Panics
-/// If `claim` has no decider. A test checks that all claims of [`all`] have one.
+/// Panics if `claim` has no decider. A test checks that all claims of [`all`] have one.
 pub fn decide(claim: &Claim, context: &Context) -> Decision {
     let (_, decider) = deciders().find(|(id, _)| *id == claim.id).expect("every claim has a decider");
     decider(context)
@@ -121,8 +121,8 @@ mod tests {
         }
     }
 
-    /// Whether the explanation contains a number that is neither part of a name ("1-bus") nor of
-    /// the statement of a check.
+    /// Returns whether the explanation contains a number that is neither part of a name ("1-bus")
+    /// nor of the statement of a check.
     fn has_found_numbers(decision: &Decision, context: &Context) -> bool {
         let mut found = decision.explanation.clone();
         for outcome in context.outcomes() {

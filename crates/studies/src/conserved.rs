@@ -2,10 +2,10 @@
 
 use sim::Simulation;
 
-/// Checks the accounting of every component: each verifies Little's law when it reports.
+/// Checks the accounting of every component, each of which verifies Little's law when it reports.
 ///
 /// # Panics
-/// If a component violates it.
+/// Panics if a component violates it.
 pub(crate) fn check_accounting(simulation: &Simulation) {
     let _reports = simulation.reports();
 }
@@ -14,7 +14,7 @@ pub(crate) fn check_accounting(simulation: &Simulation) {
 /// flight.
 ///
 /// # Panics
-/// If there are more or fewer. The model then loses or duplicates items, and its results are
+/// Panics if there are more or fewer. The model then loses or duplicates items, and its results are
 /// invalid.
 pub(crate) fn assert_conserved(what: &str, created: u64, places: &[(&str, u64)]) {
     let found: u64 = places.iter().map(|(_, count)| count).sum();

@@ -33,8 +33,8 @@ pub const DOCUMENTS: [Document; 5] = [
     },
 ];
 
-/// The paper of a study or claim with this ID; `None` if the ID does not begin with the number of a
-/// paper.
+/// Returns the paper of a study or claim with this ID; `None` if the ID does not begin with the
+/// number of a paper.
 pub fn of(id: &str) -> Option<&'static Document> {
     let number = id.split_once('-').map_or(id, |(number, _)| number);
     DOCUMENTS.iter().find(|document| document.number == number)

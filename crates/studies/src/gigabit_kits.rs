@@ -19,7 +19,7 @@ mod tests;
 
 use crate::study::Study;
 
-/// The studies of this report.
+/// Returns the studies of this report.
 pub(crate) fn studies() -> Vec<Box<dyn Study>> {
     vec![Box::new(grid::Grid)]
 }

@@ -49,7 +49,7 @@ pub use packet_level::{PrintedStack, printed_stack};
 pub use process_network::{PrintedProcess, printed_duplex_gain, printed_process};
 pub use study::{Effort, Options, Study};
 
-/// All studies, in the order of the papers.
+/// Returns all studies, in the order of the papers.
 pub fn all() -> Vec<Box<dyn Study>> {
     [
         packet_level::studies(),
@@ -64,7 +64,7 @@ pub fn all() -> Vec<Box<dyn Study>> {
     .collect()
 }
 
-/// The study with this ID.
+/// Returns the study with this ID.
 pub fn find(id: &str) -> Option<Box<dyn Study>> {
     all().into_iter().find(|study| study.id() == id)
 }

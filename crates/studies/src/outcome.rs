@@ -119,24 +119,24 @@ pub struct Series {
 }
 
 impl Cell {
-    /// A cell without a printed value.
+    /// Creates a cell without a printed value.
     pub const fn ours(ours: Estimate) -> Self {
         Self { paper: None, ours: Some(ours), tolerance: None, fitted: false }
     }
 
-    /// A cell with the paper's value and a tolerance.
+    /// Creates a cell with the paper's value and a tolerance.
     pub const fn compared(paper: f64, ours: Estimate, tolerance: f64) -> Self {
         Self { paper: Some(paper), ours: Some(ours), tolerance: Some(tolerance), fitted: false }
     }
 
-    /// The same cell, marked as fitted.
+    /// Returns the same cell, marked as fitted.
     #[must_use]
     pub const fn fitted(mut self) -> Self {
         self.fitted = true;
         self
     }
 
-    /// Relative deviation of our value from the paper's.
+    /// Returns the relative deviation of our value from the paper's.
     pub fn difference(&self) -> Option<f64> {
         match (self.paper, self.ours) {
             (Some(paper), Some(ours)) if paper != 0.0 => Some(ours.mean / paper - 1.0),
@@ -144,7 +144,7 @@ impl Cell {
         }
     }
 
-    /// Whether our value is within the tolerance; `None` if there is none.
+    /// Returns whether our value is within the tolerance; `None` if there is none.
     pub fn is_within(&self) -> Option<bool> {
         // Tolerates rounding errors at the limit.
         Some(self.difference()?.abs() <= self.tolerance? + 1e-9)
@@ -152,14 +152,14 @@ impl Cell {
 }
 
 impl Column {
-    /// A quantity and its unit.
+    /// Creates a quantity and its unit.
     pub fn new(name: &str, unit: &str) -> Self {
         Self { name: name.to_owned(), unit: unit.to_owned() }
     }
 }
 
 impl Check {
-    /// A statement, whether it holds, and the numbers that decide it.
+    /// Creates a statement, whether it holds, and the numbers that decide it.
     pub fn new(statement: impl Into<String>, holds: bool, detail: impl Into<String>) -> Self {
         Self { statement: statement.into(), holds, detail: detail.into() }
     }

@@ -26,7 +26,7 @@ pub use self::paper::{PrintedStack, printed_stack};
 
 use crate::study::Study;
 
-/// The studies of this paper.
+/// Returns the studies of this paper.
 pub(crate) fn studies() -> Vec<Box<dyn Study>> {
     vec![
         Box::new(speedup::Speedup),

@@ -32,7 +32,7 @@ mod tests;
 pub use self::paper::{PrintedProcess, printed_duplex_gain, printed_process};
 use crate::study::Study;
 
-/// The studies of this paper.
+/// Returns the studies of this paper.
 pub(crate) fn studies() -> Vec<Box<dyn Study>> {
     vec![
         Box::new(times::Times),

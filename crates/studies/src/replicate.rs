@@ -4,8 +4,8 @@ use sim::Replications;
 
 use crate::study::{Options, PRECISE_RUNS_MAX};
 
-/// The results of `model`, a function of seed and run number. `figures` returns the figures that
-/// must be precise, the same number for each run.
+/// Returns the results of `model`, a function of seed and run number. `figures` returns the figures
+/// that must be precise, the same number for each run.
 pub(crate) fn replicate<R: Send>(
     options: &Options,
     model: impl Fn(u64, u64) -> R + Sync,

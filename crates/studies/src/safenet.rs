@@ -26,7 +26,7 @@ mod tests;
 
 use crate::study::Study;
 
-/// The studies of this paper.
+/// Returns the studies of this paper.
 pub(crate) fn studies() -> Vec<Box<dyn Study>> {
     vec![Box::new(levels::Levels), Box::new(limit::Limit), Box::new(multicast::Multicast)]
 }

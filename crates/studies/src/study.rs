@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::choices::Choice;
 use crate::outcome::{Assumption, Outcome};
 
-/// How long runs may take.
+/// Length of runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effort {
@@ -41,29 +41,29 @@ pub const PRECISE_RUNS_MAX: u32 = 200;
 
 /// An experiment of a paper, or the same experiment with our own code.
 pub trait Study: Send + Sync {
-    /// Its ID on the command line, such as `004-table-2`: the number of the paper, then table,
-    /// figure or subject.
+    /// Returns its ID on the command line, such as `004-table-2`: the number of the paper, then
+    /// table, figure or subject.
     fn id(&self) -> &'static str;
 
-    /// Its title, in one line.
+    /// Returns its title, in one line.
     fn title(&self) -> &'static str;
 
-    /// The files of `data/` that it reads.
+    /// Returns the files of `data/` that it reads.
     fn data(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Parameters that the paper does not give, with alternatives.
+    /// Returns the parameters that the paper does not give, with alternatives.
     fn choices(&self) -> Vec<Choice> {
         Vec::new()
     }
 
-    /// The assumptions before a run, without results of alternatives.
+    /// Returns the assumptions before a run, without results of alternatives.
     fn assumptions(&self) -> Vec<Assumption> {
         self.choices().iter().map(Choice::without_alternatives).collect()
     }
 
-    /// Runs it.
+    /// Runs the study.
     fn run(&self, options: &Options) -> Outcome;
 }
 
@@ -72,7 +72,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
 
-    /// Used only by claims.
+    /// Data files used only by claims.
     const OF_CLAIMS: [&str; 1] = ["claims.toml"];
 
     #[test]

@@ -27,7 +27,7 @@ mod tests;
 
 use crate::study::Study;
 
-/// The studies of this machine.
+/// Returns the studies of this machine.
 pub(crate) fn studies() -> Vec<Box<dyn Study>> {
     vec![
         Box::new(table_5::Table5),

@@ -26,8 +26,8 @@ pub(crate) fn check(what: &str, runs: &[(Duration, Series)]) -> Check {
     )
 }
 
-/// The same for deterministic models with one figure per run: names with the figure after a warm-up
-/// and after one twice as long.
+/// Checks the same for deterministic models with one figure per run: names with the figure after a
+/// warm-up and after one twice as long.
 pub(crate) fn check_twice(what: &str, pairs: &[(&str, [f64; 2])]) -> Check {
     let changes: Vec<f64> = pairs.iter().map(|(_, [once, twice])| (twice / once - 1.0).abs()).collect();
     let shown = pairs.iter().zip(&changes).map(|((name, _), change)| format!("{name} {:.3} %", change * 100.0));
@@ -38,7 +38,7 @@ pub(crate) fn check_twice(what: &str, pairs: &[(&str, [f64; 2])]) -> Check {
     )
 }
 
-/// The time of the first value that the rule keeps; `None` if the run is too short.
+/// Returns the time of the first value that the rule keeps; `None` if the run is too short.
 fn end(run: &Series) -> Option<Duration> {
     let values: Vec<f64> = run.iter().map(|(_, value)| *value).collect();
     let (at, _) = run.get(mser5(&values)?)?;
@@ -51,7 +51,7 @@ mod tests {
 
     use super::*;
 
-    /// One value per millisecond.
+    /// Returns one value per millisecond.
     fn run(value: impl Fn(u64) -> f64) -> Series {
         let mut stream = Stream::new(1, 0, "values");
         (0..400).map(|at| (Instant::from_nanos(at * 1_000_000), value(at) + stream.unit())).collect()

@@ -48,7 +48,7 @@ use super::study::Study;
 pub(crate) use paper::two_bus_window_kbit;
 pub(crate) use prose::prose;
 
-/// The studies of the report's workstation.
+/// Returns the studies of the report's workstation.
 pub(crate) fn studies() -> Vec<Box<dyn Study>> {
     vec![
         Box::new(table_1::Table1),

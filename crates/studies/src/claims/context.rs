@@ -12,7 +12,7 @@ use crate::study::Options;
 /// requests it. Threads may share a context.
 #[derive(Debug)]
 pub struct Context {
-    /// How models and studies are run.
+    /// Options of models and studies.
     pub options: Options,
     outcomes: Arc<Outcomes>,
 }
@@ -28,22 +28,22 @@ pub struct Found {
 }
 
 impl Context {
-    /// A context without outcomes.
+    /// Creates a context without outcomes.
     pub fn new(options: Options) -> Self {
         Self { options, outcomes: Arc::default() }
     }
 
-    /// The same context, with the same outcomes, for a caller that may use `threads` threads. The
-    /// number of threads does not affect outcomes.
+    /// Returns the same context, with the same outcomes, for a caller that may use `threads`
+    /// threads. The number of threads does not affect outcomes.
     #[must_use]
     pub fn with_threads(&self, threads: usize) -> Self {
         Self { options: Options { threads, ..self.options }, outcomes: Arc::clone(&self.outcomes) }
     }
 
-    /// The outcome of the study with this ID.
+    /// Returns the outcome of the study with this ID.
     ///
     /// # Panics
-    /// If there is no such study: deciders use IDs of this crate.
+    /// Panics if there is no such study: deciders use IDs of this crate.
     pub fn study(&self, id: &'static str) -> Found {
         let cell = {
             let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -56,7 +56,7 @@ impl Context {
         cell.get_or_init(run).clone()
     }
 
-    /// The outcomes of all studies that were requested.
+    /// Returns the outcomes of all studies that were requested.
     #[cfg(test)]
     pub(super) fn outcomes(&self) -> Vec<Found> {
         let outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -65,24 +65,24 @@ impl Context {
 }
 
 impl Found {
-    /// The whole outcome.
+    /// Returns the whole outcome.
     pub fn outcome(&self) -> &Outcome {
         &self.outcome
     }
 
-    /// The first cell with this row label and column name, and its column.
+    /// Returns the first cell with this row label and column name, and its column.
     ///
     /// # Panics
-    /// If there is none: the names in deciders must match those of the studies.
+    /// Panics if there is none: the names in deciders must match those of the studies.
     pub fn cell(&self, row: &str, column: &str) -> (&Column, &Cell) {
         self.find(row, |candidate| candidate.name == column)
             .unwrap_or_else(|| panic!("{} has no row {row:?} with a column {column:?}", self.id))
     }
 
-    /// Our value in the column with this name and unit.
+    /// Returns our value in the column with this name and unit.
     ///
     /// # Panics
-    /// If there is no such cell, or it has no value.
+    /// Panics if there is no such cell, or it has no value.
     pub fn ours_in(&self, row: &str, column: &str, unit: &str) -> Estimate {
         let cell = self.find(row, |candidate| candidate.name == column && candidate.unit == unit);
         let ours = cell.and_then(|(_, cell)| cell.ours);
@@ -97,36 +97,36 @@ impl Found {
         })
     }
 
-    /// The points of the first series of this name.
+    /// Returns the points of the first series of this name.
     ///
     /// # Panics
-    /// If there is none.
+    /// Panics if there is none.
     pub fn curve(&self, series: &str) -> &[(f64, Estimate)] {
         let curve = self.outcome.plots.iter().flat_map(|plot| &plot.series).find(|curve| curve.name == series);
         &curve.unwrap_or_else(|| panic!("{} has no curve {series:?}", self.id)).points
     }
 
-    /// Our value in this cell.
+    /// Returns our value in this cell.
     ///
     /// # Panics
-    /// As [`cell`](Self::cell), and if it has no value.
+    /// Same panics as [`cell`](Self::cell); also panics if it has no value.
     pub fn ours(&self, row: &str, column: &str) -> Estimate {
         let ours = self.cell(row, column).1.ours;
         ours.unwrap_or_else(|| panic!("{} found nothing in row {row:?}, column {column:?}", self.id))
     }
 
-    /// Whether our value is within the tolerance of the cell; false if it has none.
+    /// Returns whether our value is within the tolerance of the cell; false if it has none.
     ///
     /// # Panics
-    /// As [`cell`](Self::cell).
+    /// Same panics as [`cell`](Self::cell).
     pub fn is_within(&self, row: &str, column: &str) -> bool {
         self.cell(row, column).1.is_within() == Some(true)
     }
 
-    /// The value of a series at `at`.
+    /// Returns the value of a series at `at`.
     ///
     /// # Panics
-    /// If there is no such plot, series or point.
+    /// Panics if there is no such plot, series or point.
     pub fn point(&self, title: &str, series: &str, at: f64) -> Estimate {
         let plot = self.outcome.plots.iter().find(|plot| plot.title == title);
         let curve = plot.and_then(|plot| plot.series.iter().find(|candidate| candidate.name == series));
@@ -134,10 +134,10 @@ impl Found {
         point.unwrap_or_else(|| panic!("{} has no point {at} of {series:?} in {title:?}", self.id)).1
     }
 
-    /// The check whose statement starts with `beginning`.
+    /// Returns the check whose statement starts with `beginning`.
     ///
     /// # Panics
-    /// If there is none.
+    /// Panics if there is none.
     pub fn check(&self, beginning: &str) -> &Check {
         let check = self.outcome.checks.iter().find(|check| check.statement.starts_with(beginning));
         check.unwrap_or_else(|| panic!("{} has no check {beginning:?}", self.id))

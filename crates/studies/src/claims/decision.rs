@@ -48,7 +48,7 @@ pub struct Decision {
 pub(super) type Decider = fn(&Context) -> Decision;
 
 impl Decision {
-    /// A decision with the explanation for either case.
+    /// Creates a decision with the explanation for either case.
     pub fn of(holds: bool, if_it_holds: impl Into<String>, if_not: impl Into<String>) -> Self {
         if holds {
             Self { verdict: Verdict::Holds, figures: Vec::new(), explanation: if_it_holds.into() }
@@ -57,8 +57,8 @@ impl Decision {
         }
     }
 
-    /// Holds if the checks of a study that begin with `beginnings` hold. The explanation includes
-    /// their details in either case.
+    /// Creates a decision that holds if the checks of a study that begin with `beginnings` hold.
+    /// The explanation includes their details in either case.
     pub(crate) fn by_checks(found: &Found, beginnings: &[&str], if_they_hold: &str, if_not: &str) -> Self {
         let checks: Vec<_> = beginnings.iter().map(|beginning| found.check(beginning)).collect();
         let failing: Vec<_> = checks.iter().filter(|check| !check.holds).collect();
@@ -70,7 +70,7 @@ impl Decision {
         Self::of(false, "", format!("{if_not} (failed: {})", details.join("; ")))
     }
 
-    /// A claim that cannot be decided here, and the reason.
+    /// Creates a claim that cannot be decided here, and the reason.
     pub fn not_decidable(why: impl Into<String>) -> Self {
         Self { verdict: Verdict::NotDecidable, figures: Vec::new(), explanation: why.into() }
     }
@@ -91,7 +91,7 @@ impl Decision {
     /// Marks the last number as fitted.
     ///
     /// # Panics
-    /// If there is no number.
+    /// Panics if there is no number.
     #[must_use]
     pub fn fitted(mut self) -> Self {
         self.figures.last_mut().expect("there is a number").fitted = true;
@@ -108,7 +108,7 @@ impl Decision {
     }
 }
 
-/// A computed number without an interval.
+/// Returns a computed number without an interval.
 pub(crate) const fn exact(mean: f64) -> Estimate {
     Estimate { mean, plus_minus: None }
 }

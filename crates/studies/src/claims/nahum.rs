@@ -25,12 +25,12 @@ fn stacks(context: &Context) -> Found {
     context.study("000-speedup")
 }
 
-/// The same with our own TCP.
+/// Returns the same results with our own TCP.
 fn our_stacks(context: &Context) -> Found {
     context.study("000-stacks")
 }
 
-/// The column of speedups of our own TCP that sends.
+/// Name of the column of speedups of our own TCP as the sender.
 const OUR_SPEEDUP: &str = "speedup, send side";
 
 fn one_connection_gains_nothing(context: &Context) -> Decision {

@@ -16,7 +16,7 @@ mod workstation;
 
 use super::decision::Decider;
 
-/// The decider of each claim.
+/// Returns the decider of each claim.
 pub(super) fn deciders() -> impl Iterator<Item = (&'static str, Decider)> {
     let machines = workstation::DECIDERS.into_iter().chain(touchstone::DECIDERS);
     machines.chain(send_call::DECIDERS).chain(variants::DECIDERS).chain(outlook::DECIDERS)

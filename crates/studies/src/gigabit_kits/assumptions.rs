@@ -10,13 +10,13 @@ use crate::choices::Choice;
 /// Accepted relative deviation of a predicted rate.
 pub(super) const TOLERANCE: f64 = 0.15;
 
-/// A computed number without an interval.
+/// Returns a computed number without an interval.
 pub(super) const fn exact(mean: f64) -> Estimate {
     Estimate { mean, plus_minus: None }
 }
 
-/// With these assumptions: the printed rows that are on the printed side, slow or fast, and the fast
-/// rows within the tolerance, without the fitted one.
+/// Returns the numbers of rows that agree under these assumptions: the printed rows on the printed
+/// side, slow or fast, and the fast rows within the tolerance, without the fitted one.
 fn rows(assumed: Assumed) -> (usize, usize) {
     let printed = Printed::load();
     let (byte_ps, fitted) = (fit::byte_ps(&printed, assumed), fit::row(&printed));
@@ -37,7 +37,7 @@ fn or(choice: Choice, value: &str, change: impl Fn(&mut Assumed)) -> Choice {
     choice.or(value, "printed rows on the printed side", side).or(value, "fast rows within 15 %", within)
 }
 
-/// All of them.
+/// Returns all choices.
 pub(super) fn choices() -> Vec<Choice> {
     let rounded = Choice::new(
         "buffers",

@@ -22,13 +22,13 @@ const HEADERS_BYTES: usize = 40;
 /// LLC and SNAP headers, and the trailer of AAL5 (RFC 1483).
 const AAL5_BYTES: usize = 16;
 
-/// A cell, and what it carries.
+/// Size of a cell, and of its payload.
 const CELL_BYTES: usize = 53;
 const CELL_PAYLOAD_BYTES: usize = 48;
 
 const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 5000);
 
-/// The rules that are said to cause the slow pairs.
+/// Rules said to cause the slow pairs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Rules {
     /// Nagle's algorithm, as in RFC 896.
@@ -41,7 +41,7 @@ impl Rules {
     pub(super) const BOTH: Self = Self { nagle: true, delayed: true };
 }
 
-/// Which buffers become a multiple of the segment size when the connection begins.
+/// Buffers that become a multiple of the segment size when the connection begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Rounded {
     None,
@@ -49,7 +49,7 @@ pub(super) enum Rounded {
     Both,
 }
 
-/// What the report does not give, and the length of a run.
+/// Parameters that the report does not give, and the length of a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Assumed {
     pub(super) rounded: Rounded,
@@ -58,18 +58,19 @@ pub(super) struct Assumed {
     pub(super) segment_us: u64,
     /// Processor time of a call, in microseconds.
     pub(super) call_us: u64,
-    /// The sender's time for a byte as a share of the receiver's.
+    /// Sender's time for a byte as a share of the receiver's.
     pub(super) sender_share: f64,
-    /// The answer to a packet of action `r`.
+    /// Length of the answer to a packet of action `r`.
     pub(super) answer_bytes: usize,
-    /// Time on the link besides the transmission, in microseconds.
+    /// Time on the link in addition to the transmission, in microseconds.
     pub(super) link_us: u64,
-    /// Packets of a run.
+    /// Number of packets in a run.
     pub(super) packets: u32,
 }
 
 impl Assumed {
-    /// A quick run sends fewer packets: the first one differs from the others, and counts more.
+    /// Returns the values for this effort. A quick run sends fewer packets, so the atypical first
+    /// packet has more weight.
     pub(super) fn of(effort: Effort) -> Self {
         match effort {
             Effort::Quick => Self { packets: 20, ..Self::default() },
@@ -101,17 +102,18 @@ pub(super) struct Exchange {
     pub(super) packet_bytes: usize,
     pub(super) rules: Rules,
     pub(super) assumed: Assumed,
-    /// Processor time of a byte that arrives, in picoseconds: the fitted cost.
+    /// Processor time of a received byte, in picoseconds: the fitted cost.
     pub(super) byte_ps: u64,
 }
 
-/// The length of a packet on the line: whole cells.
+/// Returns the length of a packet on the line: whole cells.
 fn cells(len: usize) -> usize {
     (len + AAL5_BYTES).div_ceil(CELL_PAYLOAD_BYTES) * CELL_BYTES
 }
 
 impl Exchange {
-    /// The rate in Mb/s. For a request and its response of the same length both directions count.
+    /// Returns the rate in Mb/s. For a request and its response of the same length both directions
+    /// count.
     pub(super) fn rate_mbps(&self) -> f64 {
         let setup = Setup::load();
         let directions = if self.action == Action::Rw { 2 } else { 1 };
@@ -129,7 +131,7 @@ impl Exchange {
     fn tcp(&self, setup: &Setup) -> TcpConfig {
         let classic = TcpConfig::classic();
         let segment = setup.mtu_bytes - HEADERS_BYTES;
-        // A buffer below a segment is not rounded.
+        // A buffer smaller than a segment is not rounded.
         let round = |bytes: usize| if bytes < segment { bytes } else { bytes.next_multiple_of(segment) };
         let (rounds_send, rounds_receive) = match self.assumed.rounded {
             Rounded::None => (false, false),
@@ -157,14 +159,14 @@ impl Exchange {
         Costs { sent, received, call, ..Costs::default() }
     }
 
-    /// The line: cells at the rate of the link, or of the card if that is slower.
+    /// Returns the line: cells at the rate of the link, or of the card if that is slower.
     fn line(&self, setup: &Setup) -> LinkConfig {
         let card_bps = setup.card_mbytes_per_second * 8e6 * CELL_BYTES as f64 / CELL_PAYLOAD_BYTES as f64;
         let bps = card_bps.min(setup.link_gbps * 1e9);
         LinkConfig {
             rate: Some(Rate::from_bps(bps as u64)),
             delay: Duration::from_micros(self.assumed.link_us),
-            // More than any window: nothing is lost.
+            // More than any window, so that nothing is lost.
             queue_bytes: 1 << 20,
             ..LinkConfig::default()
         }
@@ -174,7 +176,7 @@ impl Exchange {
         let host = |name: &str, last: u8, listening: Option<u16>| {
             let address = Ipv4Addr::new(10, 0, 0, last).into();
             let (tcp, costs) = (self.tcp(setup), self.costs());
-            // Kernels of that time take interrupts before all else: it is the default.
+            // Kernels of that time take interrupts before all other work, which is the default.
             Host::new(sim, name, HostConfig { listening, costs, ..HostConfig::new(address, tcp) })
         };
         let hosts = [host("client", 1, None), host("server", 2, Some(SERVER.port()))];
@@ -182,7 +184,7 @@ impl Exchange {
         hosts
     }
 
-    /// The time of all packets.
+    /// Returns the time of all packets.
     fn run(&self, setup: &Setup) -> Duration {
         let mut simulation = Simulation::new(0, 0);
         let sim = simulation.sim();

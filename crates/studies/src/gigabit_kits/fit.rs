@@ -1,20 +1,20 @@
-//! The one fitted cost: the processor time of a byte, so that the fastest printed row comes out.
+//! The one fitted cost: the processor time of a byte that reproduces the fastest printed row.
 
 use super::exchange::{Assumed, Exchange, Rules};
 use super::paper::{Action, Printed, Rate};
 
-/// Where the cost is looked for, in picoseconds a byte. Below, a host is so fast that it answers each
-/// segment before the next one arrives, and is another system.
+/// Search range of the cost, in picoseconds per byte. Below it, a host is so fast that it answers
+/// each segment before the next one arrives, and so behaves differently.
 const RANGE_PS: (u64, u64) = (8000, 40_000);
 
-/// The row that it is fitted to.
+/// Returns the row used for the fit.
 pub(super) fn row(printed: &Printed) -> Rate {
     let is_meant = |rate: &&Rate| rate.action == Action::Rw && !rate.is_slow();
     let fastest = printed.rate.iter().filter(is_meant).max_by(|a, b| a.rate_mbps.total_cmp(&b.rate_mbps));
     *fastest.expect("there are fast rows")
 }
 
-/// The cost of a byte at a receiver, to a picosecond.
+/// Returns the cost of a byte at a receiver, to a picosecond.
 pub(super) fn byte_ps(printed: &Printed, assumed: Assumed) -> u64 {
     let row = row(printed);
     let (mut fast, mut slow) = RANGE_PS;
@@ -29,7 +29,7 @@ pub(super) fn byte_ps(printed: &Printed, assumed: Assumed) -> u64 {
     slow
 }
 
-/// The experiment of a printed row.
+/// Returns the experiment of a printed row.
 pub(super) const fn exchange(row: &Rate, rules: Rules, assumed: Assumed, byte_ps: u64) -> Exchange {
     Exchange {
         action: row.action,

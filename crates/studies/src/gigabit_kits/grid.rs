@@ -1,4 +1,4 @@
-//! 001-grid: socket buffers against packet lengths, on our own TCP.
+//! 001-grid: socket buffers and packet lengths, on our own TCP.
 
 use super::assumptions::{self, TOLERANCE, exact};
 use super::exchange::{Assumed, Exchange, Rules};
@@ -12,18 +12,18 @@ use crate::study::{Options, Study};
 /// The study.
 pub(super) struct Grid;
 
-/// The rules and their names, both first.
+/// Rules and their names; both rules together come first.
 const RULES: [(&str, Rules); 3] = [
     ("Nagle's algorithm and delayed acknowledgements", Rules::BOTH),
     ("without Nagle's algorithm", Rules { nagle: false, delayed: true }),
     ("without delayed acknowledgements", Rules { nagle: true, delayed: false }),
 ];
 
-/// The rates of all pairs for an action under some rules.
+/// Rates of all pairs for an action under some rules.
 struct Rates {
     action: Action,
     rules: usize,
-    /// Buffer, packet, Mb/s.
+    /// Cells: buffer, packet, Mb/s.
     cells: Vec<(usize, usize, f64)>,
 }
 
@@ -214,7 +214,7 @@ fn checks_of_rows(compared: &[Compared]) -> Vec<Check> {
     ]
 }
 
-/// The report prints eight of each list: all other pairs lie between.
+/// Checks the pairs between the two printed lists, of which the report prints eight entries each.
 fn check_of_the_rest(printed: &Printed, rates: &Rates) -> Check {
     let of_list = |list: List| printed.rate.iter().filter(move |rate| rate.action == rates.action && rate.list == list);
     let slowest_fast = of_list(List::Fastest).map(|rate| rate.rate_mbps).fold(f64::INFINITY, f64::min);

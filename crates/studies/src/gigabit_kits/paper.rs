@@ -2,10 +2,10 @@
 
 use serde::Deserialize;
 
-/// Rates below this are slow, in Mb/s: the report prints nothing between 2.7 and 155.
+/// Rates below this are slow, in Mb/s: the report prints no rates between 2.7 and 155.
 pub(crate) const SLOW_MBPS: f64 = 20.0;
 
-/// What the program does with each packet.
+/// Action of the program on each packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Action {
@@ -26,7 +26,7 @@ impl Action {
     }
 }
 
-/// In which of the two printed lists a rate is.
+/// The printed list that contains a rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum List {
@@ -68,12 +68,13 @@ impl Printed {
         toml::from_str(include_str!("../../data/001-rates.toml")).expect("the shipped data are well-formed")
     }
 
-    /// The rows that were measured: the slowest table of `r` is a copy of that of `rw` (claim 001-04).
+    /// Returns the rows that were measured: the slowest table of `r` is a copy of that of `rw`
+    /// (claim 001-04).
     pub(crate) fn measured(&self) -> impl Iterator<Item = &Rate> {
         self.rate.iter().filter(|rate| !(rate.is_slow() && rate.action == Action::R))
     }
 
-    /// All pairs of buffer and packet.
+    /// Returns all pairs of buffer and packet.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (usize, usize)> {
         self.grid_bytes.iter().flat_map(|buffer| self.grid_bytes.iter().map(move |packet| (*buffer, *packet)))
     }

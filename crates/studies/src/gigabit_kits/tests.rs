@@ -4,7 +4,7 @@ use super::exchange::{Assumed, Exchange, Rules};
 use super::fit;
 use super::paper::{Action, Printed, SLOW_MBPS};
 
-/// About what is fitted.
+/// A byte's processor time close to the fitted one.
 const BYTE_PS: u64 = 20_000;
 
 fn rate(buffer_bytes: usize, packet_bytes: usize, rules: Rules) -> f64 {

@@ -27,7 +27,7 @@ impl MainFigure {
     }
 }
 
-/// Speedup of all processors of the paper over one, for one of its stacks.
+/// Returns the speedup of all processors of the paper over one, for one of its stacks.
 pub(super) fn speedup_of(stack: fn(&Throughput) -> &Stack, assumed: &Assumed, options: &Options) -> Estimate {
     let paper = Throughput::load();
     let rate = |processors| {
@@ -37,7 +37,7 @@ pub(super) fn speedup_of(stack: fn(&Throughput) -> &Stack, assumed: &Assumed, op
     scaled(rate(paper.processors_max), 1.0 / rate(1).mean)
 }
 
-/// All assumptions about the paper's stacks.
+/// Returns all assumptions about the paper's stacks.
 pub(super) fn choices(main_figure: MainFigure) -> Vec<Choice> {
     let serial = Choice::new(
         "serial share",

@@ -15,8 +15,8 @@ use crate::study::{Options, Study};
 /// The study.
 pub(super) struct Connections;
 
-/// Throughput of twelve processors with `connections` connections, relative to one processor with
-/// one connection.
+/// Returns the throughput of twelve processors with `connections` connections, relative to one
+/// processor with one connection.
 fn gain(
     paper: &Throughput,
     stack: &Stack,

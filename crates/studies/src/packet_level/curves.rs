@@ -4,8 +4,8 @@ use measure::Estimate;
 
 use crate::outcome::{Cell, Column, Plot, Row, Series, Table};
 
-/// One row per entry of `places`, and one column and one series per curve. Each curve has one value
-/// per place, in the unit of `y`.
+/// Creates one row per entry of `places`, and one column and one series per curve. Each curve has
+/// one value per place, in the unit of `y`.
 pub(super) fn table_and_plot(
     title: &str,
     x: Column,

@@ -75,7 +75,7 @@ pub(super) struct Setup {
 /// Counts of one run.
 #[derive(Clone, Copy, Default, Debug, PartialEq)]
 pub(super) struct Counts {
-    /// Since the start of the run.
+    /// Number of packets taken since the start of the run.
     taken: u64,
     pub(super) packets: u64,
     /// Packets overtaken by a later one of their connection at the point where order is checked.
@@ -105,7 +105,7 @@ impl Numbering {
         number
     }
 
-    /// Whether a later packet was seen before.
+    /// Returns whether a later packet was seen before.
     fn observe(&mut self, number: u64) -> bool {
         let overtaken = number < self.seen;
         self.seen = self.seen.max(number + 1);
@@ -195,7 +195,7 @@ impl Setup {
     /// Checks the configuration.
     ///
     /// # Errors
-    /// Names the invalid key.
+    /// Returns an error that names the invalid key.
     pub(super) fn validate(&self) -> Result<(), ConfigError> {
         ConfigError::require(self.processors > 0, "processors", || "must not be zero".to_owned())?;
         ConfigError::require(self.connections > 0, "connections", || "must not be zero".to_owned())?;
@@ -219,18 +219,18 @@ impl Setup {
     }
 }
 
-/// One run.
+/// Performs one run.
 ///
 /// # Panics
-/// If the setup is invalid. Studies use valid ones.
+/// Panics if the setup is invalid. Studies use valid ones.
 pub(super) fn run(setup: &Setup, seed: u64, number: u64) -> Counts {
     simulate(setup, seed, number).unwrap_or_else(|error| panic!("invalid setup of a study: {error}"))
 }
 
-/// One run.
+/// Performs one run.
 ///
 /// # Errors
-/// Names the invalid key of `setup`.
+/// Returns an error that names the invalid key of `setup`.
 pub(super) fn simulate(setup: &Setup, seed: u64, number: u64) -> Result<Counts, ConfigError> {
     setup.validate()?;
     let mut simulation = Simulation::new(seed, number);
@@ -251,8 +251,8 @@ pub(super) fn simulate(setup: &Setup, seed: u64, number: u64) -> Result<Counts, 
     })
 }
 
-/// Completion times of packets in a run without a warm-up, with the nanoseconds since the previous
-/// one. The run is as long as one with a warm-up.
+/// Returns the completion times of packets in a run without a warm-up, with the nanoseconds since
+/// the previous one. The run is as long as one with a warm-up.
 pub(super) fn completions(setup: &Setup, seed: u64, number: u64) -> Series {
     let mut simulation = Simulation::new(seed, number);
     let log = Rc::new(RefCell::new(Series::new()));
@@ -296,7 +296,7 @@ fn start(
 /// still to be numbered.
 ///
 /// # Panics
-/// If this does not hold: the model loses or duplicates packets.
+/// Panics if this does not hold: the model loses or duplicates packets.
 fn check_conservation(counts: &Counts, connections: &[Connection], setup: &Setup) {
     let places = [("done", counts.packets), ("processors have", setup.processors as u64)];
     assert_conserved("packets", counts.taken, &places);
@@ -318,7 +318,7 @@ pub(super) struct Measured {
     pub(super) lock_utilisation: Estimate,
 }
 
-/// Independent runs as specified by `options`.
+/// Performs independent runs as specified by `options`.
 pub(super) fn replicate(setup: &Setup, options: &Options) -> Measured {
     let one = |seed, number| run(setup, seed, number);
     let runs = replications::replicate(options, one, |counts| vec![counts.packets as f64]);
@@ -332,14 +332,14 @@ pub(super) fn replicate(setup: &Setup, options: &Options) -> Measured {
     }
 }
 
-/// `estimate` multiplied by `factor`.
+/// Returns `estimate` multiplied by `factor`.
 pub(super) fn scaled(estimate: Estimate, factor: f64) -> Estimate {
     Estimate { mean: estimate.mean * factor, plus_minus: estimate.plus_minus.map(|half| half * factor) }
 }
 
-/// Warm-up and measured time for packets of `packet_us` microseconds, close to the paper's where
-/// affordable: its thirty seconds with packets of 237 us are about 126,000 packets on one
-/// processor.
+/// Returns the warm-up and measured time for packets of `packet_us` microseconds, close to the
+/// paper's where affordable: its thirty seconds with packets of 237 us are about 126,000 packets on
+/// one processor.
 pub(super) fn spans(packet_us: f64, effort: Effort) -> (Duration, Duration) {
     let packets = match effort {
         Effort::Quick => 300.0,

@@ -17,13 +17,13 @@ pub(super) struct Reordering;
 
 const PROCESSORS: [usize; 7] = [1, 2, 4, 6, 8, 10, 12];
 
-/// The same stack for incoming packets: the steps in reverse order.
+/// Returns the same stack for incoming packets: the steps in reverse order.
 fn incoming(out: Setup) -> Setup {
     let steps = out.steps.iter().rev().copied().collect();
     Setup { steps, direction: Direction::In, ..out }
 }
 
-/// Percentage of packets that were overtaken.
+/// Returns the percentage of packets that were overtaken.
 fn overtaken(setup: &Setup, options: &Options) -> Estimate {
     scaled(replicate(setup, options).overtaken, 100.0)
 }

@@ -29,27 +29,28 @@ pub(super) struct Stack {
 }
 
 impl Stack {
-    /// Its layers from the top, without the network card, as `des/tcp/md5/ip`.
+    /// Returns its layers from the top, without the network card, such as `des/tcp/md5/ip`.
     pub(super) fn layers(&self) -> String {
         let all = self.name.to_lowercase().replace(", ", "/");
         all.strip_suffix("/fddi").map_or_else(|| all.clone(), str::to_owned)
     }
 }
 
-/// What the paper prints of one stack.
+/// The paper's numbers for one stack.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PrintedStack {
     /// Throughput on one processor.
     pub throughput_mbps: f64,
-    /// Speedup with all processors, as the text is read: minimum and maximum. `None` if no number can be
-    /// read.
+    /// Speedup with all processors, as interpreted from the text: minimum and maximum. `None` if no
+    /// number can be read.
     pub speedup: Option<[f64; 2]>,
     /// The number of processors of its machine.
     pub processors: usize,
 }
 
-/// What Nahum et al. 1996 print of a stack, whose layers are written from the top without the network
-/// card, as `des/tcp/md5/ip`. `None` if the paper does not have it.
+/// Returns the numbers of Nahum et al. 1996 for a stack, whose layers are written from the top
+/// without the network card, such as `des/tcp/md5/ip`. Returns `None` if the paper does not have
+/// it.
 pub fn printed_stack(layers: &str) -> Option<PrintedStack> {
     let paper = Throughput::load();
     paper.stack.iter().find(|stack| stack.layers() == layers).map(|stack| PrintedStack {
@@ -87,23 +88,23 @@ impl Throughput {
         )
     }
 
-    /// Time per packet of this stack on one processor, in microseconds.
+    /// Returns the time per packet of this stack on one processor, in microseconds.
     pub(super) fn packet_us(&self, stack: &Stack) -> f64 {
         self.packet_bytes as f64 * 8.0 / stack.throughput_mbps
     }
 
-    /// The stack without security, the first one.
+    /// Returns the stack without security, the first one.
     pub(super) fn bare(&self) -> &Stack {
         &self.stack[0]
     }
 
-    /// The stack with only a digest.
+    /// Returns the stack with only a digest.
     pub(super) fn digest(&self) -> &Stack {
         self.stack.iter().find(|stack| stack.below_tcp && !stack.above_tcp).expect("the paper has one")
     }
 }
 
-/// Measured costs of our own stack, for comparison with [`Throughput`].
+/// Returns the measured costs of our own stack, for comparison with [`Throughput`].
 pub(super) fn our_sides() -> Vec<OurSide> {
     let costs: OurCosts = toml::from_str(include_str!("../../data/000-our-costs.toml")).expect(
         "the shipped data are \

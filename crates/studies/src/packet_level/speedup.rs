@@ -22,8 +22,8 @@ const SPREAD: f64 = 0.1;
 /// "Minimal": upper limit for the speedup of the stack without security.
 pub(super) const MINIMAL: f64 = 2.0;
 
-/// The steps of a stack for outgoing packets, with `serial_share` of the stack without security
-/// under the lock.
+/// Returns the steps of a stack for outgoing packets, with `serial_share` of the stack without
+/// security under the lock.
 fn steps(paper: &Throughput, stack: &Stack, serial_share: f64) -> Vec<Step> {
     let bare = paper.packet_us(paper.bare());
     let digest = if stack.below_tcp { paper.packet_us(paper.digest()) - bare } else { 0.0 };
@@ -53,12 +53,12 @@ impl Default for Assumed {
     }
 }
 
-/// One connection on `processors` processors.
+/// Returns a setup of one connection on `processors` processors.
 pub(super) fn setup(paper: &Throughput, stack: &Stack, processors: usize, options: &Options) -> Setup {
     setup_with(paper, stack, processors, &Assumed::default(), options)
 }
 
-/// The same with other assumptions.
+/// Returns the same setup with other assumptions.
 pub(super) fn setup_with(
     paper: &Throughput,
     stack: &Stack,
@@ -80,7 +80,7 @@ pub(super) fn setup_with(
     }
 }
 
-/// The runs of a stack on one processor, two and so on.
+/// Runs of a stack on one processor, two and so on.
 struct Curve<'a> {
     stack: &'a Stack,
     points: Vec<Measured>,
@@ -95,7 +95,8 @@ impl Curve<'_> {
         self.speedup(self.points.len())
     }
 
-    /// The bound: packet time divided by the time under the lock, at most the number of processors.
+    /// Returns the bound: packet time divided by the time under the lock, at most the number of
+    /// processors.
     fn bound(&self, paper: &Throughput) -> f64 {
         let serial = paper.packet_us(paper.bare()) * SERIAL_SHARE;
         (paper.packet_us(self.stack) / serial).min(self.points.len() as f64)

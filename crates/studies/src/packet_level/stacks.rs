@@ -23,7 +23,8 @@ use crate::study::{Effort, Options, Study};
 /// The study.
 pub(super) struct Stacks;
 
-/// Numbers of processors: as in 000-today. The software that encrypts here is as slow as it was then.
+/// Numbers of processors, the same as in 000-today. The simulated ciphers are as slow as those of
+/// the paper.
 const COUNTS: [usize; 7] = [1, 2, 4, 6, 8, 10, 12];
 
 /// Numbers of processors of a quick run.
@@ -32,14 +33,15 @@ const QUICK_COUNTS: [usize; 2] = [1, 12];
 /// Largest accepted deviation of the fitted rates.
 const FIT_TOLERANCE: f64 = 0.01;
 
-/// Largest accepted difference of a speedup from the model's. Where the lock is nearly saturated ours may
-/// be better: a processor that waits for it does nothing else.
+/// Largest accepted difference of a speedup from the model's. Near saturation of the lock our
+/// result may be better, because in the model a processor that waits for it does nothing else.
 const MODEL_TOLERANCE: f64 = 0.05;
 
 /// Accepted variation of a speedup that should equal the number of processors.
 const VARIATION_MAX: f64 = 0.02;
 
-/// A processor that is always busy, and one that waits, in percent.
+/// Minimum utilisation of a processor that is always busy, and maximum of one that waits, in
+/// percent.
 const BUSY_MIN: f64 = 95.0;
 const IDLE_MAX: f64 = 80.0;
 
@@ -54,10 +56,10 @@ struct Curve<'a> {
     model: Vec<f64>,
 }
 
-/// Some runs.
+/// Results of some runs.
 struct Point {
     mbps: Estimate,
-    /// In percent.
+    /// Utilisation of the first processor, in percent.
     first_busy: Estimate,
     others_busy: Estimate,
     sent_again: u64,
@@ -119,12 +121,12 @@ impl<'a> Curve<'a> {
         self.points.iter().map(|point| scaled(point.mbps, 1.0 / one)).collect()
     }
 
-    /// Of the most processors.
+    /// Returns the speedup with the most processors.
     fn last(&self) -> Estimate {
         *self.speedups().last().expect("there are points")
     }
 
-    /// The largest relative difference of a speedup from the model's.
+    /// Returns the largest relative difference of a speedup from the model's.
     fn model_difference(&self) -> f64 {
         let pairs = self.speedups().into_iter().zip(&self.model);
         pairs.map(|(ours, model)| (ours.mean / model - 1.0).abs()).fold(0.0, f64::max)
@@ -160,7 +162,7 @@ impl<'a> Curve<'a> {
     }
 }
 
-/// Speedup of all processors over one for the sender of a stack.
+/// Returns the speedup of all processors over one for the sender of a stack.
 fn speedup_of(stack: fn(&Throughput) -> &Stack, assumed: &Assumed, options: &Options) -> Estimate {
     let paper = Throughput::load();
     let stack = stack(&paper);

@@ -7,7 +7,7 @@ use units::Duration;
 const OPTIONS: Options =
     Options { seed: 1, replications: 2, confidence: 0.9, precision: None, effort: Effort::Quick, threads: 1 };
 
-/// 30 us under the lock between 40 us before and 30 us after.
+/// Returns a setup with 30 us under the lock between 40 us before and 30 us after.
 fn example(processors: usize) -> Setup {
     let step = |mean_us, lock| Step { mean_us, lock };
     Setup {

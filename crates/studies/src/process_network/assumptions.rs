@@ -19,7 +19,7 @@ pub(super) struct MainFigure {
 }
 
 impl MainFigure {
-    /// The throughput of `setup`.
+    /// Returns the throughput of `setup`.
     pub(super) const fn rate(name: &'static str, setup: Setup) -> Self {
         Self { name, setup, figure: |setup, options| run(setup, options).rate() }
     }
@@ -32,7 +32,7 @@ impl MainFigure {
     }
 }
 
-/// All assumptions of the network.
+/// Returns all assumptions of the network.
 pub(super) fn choices(table: &Table1, main_figure: MainFigure) -> Vec<Choice> {
     let mut all = protocol(main_figure);
     all.extend(machine(table, main_figure));

@@ -39,7 +39,7 @@ impl Compared {
     }
 }
 
-/// `setup` with a network that is never the limit.
+/// Returns `setup` with a network that is never the limit.
 pub(super) fn on_a_fast_network(setup: Setup) -> Setup {
     Setup { costs: Costs { network_word_us: 0.0, ..setup.costs }, ..setup }
 }

@@ -75,8 +75,8 @@ impl Direction {
         self.memory.serve(Duration::from_nanos(self.setup.cycle_ns * self.setup.buffers.block_words)).await;
     }
 
-    /// The line delivers, or requests, one block per block time. A block is lost if the buffer is
-    /// full, or empty.
+    /// Runs the line, which delivers, or requests, one block per block time. A block is lost if the
+    /// buffer is full, or empty.
     async fn line(self: Rc<Self>, is_receive: bool) {
         let mut due = Instant::ZERO;
         loop {
@@ -91,7 +91,7 @@ impl Direction {
         }
     }
 
-    /// The interface moves blocks between its buffer and the memory.
+    /// Moves blocks between the interface's buffer and the memory.
     async fn interface(self: Rc<Self>, is_receive: bool) {
         loop {
             if is_receive {
@@ -109,7 +109,7 @@ impl Direction {
         }
     }
 
-    /// The workstation moves blocks from or to the memory as fast as possible.
+    /// Moves the workstation's blocks from or to the memory as fast as possible.
     async fn workstation(self: Rc<Self>, is_receive: bool) {
         loop {
             if is_receive {
@@ -130,7 +130,7 @@ impl Direction {
     /// line never entered.
     ///
     /// # Panics
-    /// If this does not hold.
+    /// Panics if this does not hold.
     fn check_conservation(&self) {
         let places = [
             ("in memory", self.waiting.len() as u64),
@@ -142,7 +142,7 @@ impl Direction {
     }
 }
 
-/// Throughput of both directions as a fraction of the capacity of two lines.
+/// Returns the throughput of both directions as a fraction of the capacity of two lines.
 fn share_of_line(setup: Setup, options: &Options) -> f64 {
     let blocks: u64 = match options.effort {
         Effort::Quick => 2_000,
@@ -181,12 +181,12 @@ fn share_of_line(setup: Setup, options: &Options) -> f64 {
     (moved.get() - before) as f64 / (2 * blocks) as f64
 }
 
-/// Line time per word.
+/// Returns the line time per word.
 fn word_ns() -> u64 {
     (Table1::load().of("driver_send").us_per_word * 1000.0).round() as u64
 }
 
-/// The slowest memory without loss, to the nanosecond.
+/// Returns the slowest memory without loss, to the nanosecond.
 fn slowest_ns(memories: usize, buffers: Buffers, word_ns: u64, options: &Options) -> u64 {
     let keeps_up = |cycle_ns: u64| {
         // One block may be in transit at either end of the measured interval.

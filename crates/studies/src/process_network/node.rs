@@ -66,7 +66,7 @@ struct Fields {
     edge: u64,
 }
 
-/// Why an acknowledgement was sent in a packet of its own.
+/// Reason for sending an acknowledgement in a separate packet.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Acknowledgements {
     /// Enough segments were received.
@@ -78,7 +78,7 @@ pub(super) struct Acknowledgements {
 }
 
 impl Acknowledgements {
-    /// The counts since `before`.
+    /// Returns the counts since `before`.
     pub(super) const fn since(self, before: Self) -> Self {
         Self {
             by_receipt: self.by_receipt - before.by_receipt,
@@ -87,7 +87,7 @@ impl Acknowledgements {
         }
     }
 
-    /// The total.
+    /// Returns the total.
     pub(super) const fn total(self) -> u64 {
         self.by_receipt + self.by_reading + self.by_timer
     }
@@ -117,7 +117,7 @@ pub(super) struct Node {
     doorbell: Store<()>,
     must_acknowledge: Cell<bool>,
     receive_side: RefCell<Fields>,
-    /// The transmit side's copy of what the receive side has written.
+    /// Copy on the transmit side of the fields written by the receive side.
     transmit_side: RefCell<Fields>,
     /// The acknowledgement in the last packet, and the amount of reading that it reported, as known
     /// at the receive side.
@@ -126,7 +126,7 @@ pub(super) struct Node {
     reported_at: Cell<Instant>,
     pub(super) workstation: Facility,
     pub(super) delivered: Cell<u64>,
-    /// When the last one was delivered.
+    /// Time at which the last one was delivered.
     pub(super) delivered_at: Cell<Instant>,
     pub(super) dropped: Cell<u64>,
     /// Segments that the application has begun to write, and segments being written or passed up.
@@ -147,7 +147,7 @@ pub(super) struct Work {
     pub(super) write: Process,
     pub(super) xtask: Process,
     pub(super) ip_send: Process,
-    /// On the receive side and on the transmit side.
+    /// Processes on the receive side and on the transmit side.
     pub(super) peek_poke: [Process; 2],
     pub(super) rpc_process: Process,
 }
@@ -183,7 +183,7 @@ impl Work {
 }
 
 impl Node {
-    /// An adapter called `name`, without its processes.
+    /// Creates an adapter called `name`, without its processes.
     pub(super) fn new(sim: &Sim, name: &str, setup: &Setup) -> Rc<Self> {
         let (processors, work) = Work::place(sim, name, setup);
         let byte = micros(setup.costs.link_word_us / WORD_BYTES as f64);
@@ -233,7 +233,7 @@ impl Node {
     /// lost nor duplicated. Packets carry no numbers, so the accounts of both sides are compared.
     ///
     /// # Panics
-    /// If this does not hold.
+    /// Panics if this does not hold.
     pub(super) fn check_conservation(&self, peer: &Self) {
         let received = peer.receive_side.borrow().received;
         let on_the_way = self.sent.get().checked_sub(received + peer.dropped.get());
@@ -276,7 +276,7 @@ impl Node {
         }
     }
 
-    /// Whether both sides share a processor, and therefore memory and state.
+    /// Returns whether both sides share a processor, and therefore memory and state.
     fn is_whole(&self) -> bool {
         self.setup.placement == Placement::One
     }

@@ -51,7 +51,7 @@ pub struct PrintedProcess {
     pub us_of_words: f64,
 }
 
-/// The printed time of this process, if Table 1 has it.
+/// Returns the printed time of this process, if Table 1 has it.
 pub fn printed_process(process: &str) -> Option<PrintedProcess> {
     let table = Table1::load();
     let row = table.row.iter().find(|row| row.process == process)?;
@@ -59,7 +59,7 @@ pub fn printed_process(process: &str) -> Option<PrintedProcess> {
     Some(PrintedProcess { us_per_segment: row.us_per_segment, us_of_words })
 }
 
-/// The printed gain of a processor for each side over one for both.
+/// Returns the printed gain of a processor for each side over one for both.
 pub fn printed_duplex_gain() -> f64 {
     Figures::load().duplex_gain
 }
@@ -82,20 +82,20 @@ impl Table1 {
         toml::from_str(include_str!("../../data/002-table-1.toml")).expect("the shipped data are well-formed")
     }
 
-    /// The row of `process`.
+    /// Returns the row of `process`.
     ///
     /// # Panics
-    /// If there is none: the file is part of this crate.
+    /// Panics if there is none: the file is part of this crate.
     pub(super) fn of(&self, process: &str) -> &TimeRow {
         self.row.iter().find(|row| row.process == process).unwrap_or_else(|| panic!("Table 1 has no row {process}"))
     }
 
-    /// Words of 32 bits per segment.
+    /// Returns the number of words of 32 bits per segment.
     pub(super) const fn words(&self) -> u64 {
         self.segment_bytes / self.word_bytes
     }
 
-    /// Application bits per segment.
+    /// Returns the number of application bits per segment.
     pub(super) fn segment_bits(&self) -> f64 {
         self.segment_bytes as f64 * 8.0
     }
@@ -106,13 +106,13 @@ impl Figures {
         toml::from_str(include_str!("../../data/002-figures.toml")).expect("the shipped data are well-formed")
     }
 
-    /// Time of the software checksum per segment, in microseconds.
+    /// Returns the time of the software checksum per segment, in microseconds.
     pub(super) fn checksum_us(&self, table: &Table1) -> f64 {
         self.checksum_us_per_halfword * (table.segment_bytes / 2) as f64
     }
 }
 
-/// The processes, receive side first.
+/// Returns the processes, receive side first.
 pub(super) fn roles() -> Vec<Role> {
     let roles: Roles = toml::from_str(include_str!("../../data/002-processes.toml")).expect(
         "the shipped data are \

@@ -22,7 +22,7 @@ const ALL: [(Placement, f64, &str); 4] = [
     (Placement::Seven, 7.0, "seven: one per process"),
 ];
 
-/// Segments per second, in the order of [`ALL`].
+/// Returns the rates in segments per second, in the order of [`ALL`].
 fn rates(setup: &Setup, options: &Options) -> [f64; 4] {
     ALL.map(|(placement, ..)| run(&Setup { placement, ..*setup }, options).segments_per_second)
 }

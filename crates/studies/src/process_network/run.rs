@@ -9,7 +9,7 @@ use super::node::{Acknowledgements, Node};
 use super::setup::{Setup, Traffic};
 use crate::study::{Effort, Options};
 
-/// Until windows and queues are in steady state: some hundred segments.
+/// Warm-up until windows and queues are in steady state: some hundred segments.
 const WARM_UP: Duration = Duration::from_millis(200);
 
 /// Results. The model is deterministic: the same setup always gives the same results.
@@ -32,28 +32,28 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// Without an interval, because all runs are equal.
+    /// Returns the rate without an interval, because all runs are equal.
     pub(super) const fn rate(&self) -> Estimate {
         exact(self.segments_per_second)
     }
 
-    /// Utilisation of the busiest processor.
+    /// Returns the utilisation of the busiest processor.
     pub(super) fn busiest(&self) -> f64 {
         self.utilisations.iter().flatten().copied().fold(0.0, f64::max)
     }
 
-    /// Work of one process of an adapter per segment, in microseconds.
+    /// Returns the work of one process of an adapter per segment, in microseconds.
     pub(super) fn work_of(&self, adapter: usize, process: &str) -> f64 {
         self.work_us[adapter].iter().find(|(name, _)| *name == process).map_or(0.0, |(_, us)| *us)
     }
 }
 
-/// A deterministic number.
+/// Returns a deterministic number.
 pub(super) const fn exact(mean: f64) -> Estimate {
     Estimate { mean, plus_minus: None }
 }
 
-/// Measured time of a run, in virtual time.
+/// Returns the measured time of a run, in virtual time.
 pub(super) const fn counted(options: &Options) -> Duration {
     match options.effort {
         Effort::Quick => Duration::from_millis(300),
@@ -61,23 +61,23 @@ pub(super) const fn counted(options: &Options) -> Duration {
     }
 }
 
-/// Two adapters back to back, after the warm-up.
+/// Runs two adapters back to back, and measures after the warm-up.
 ///
 /// # Panics
-/// If the setup is invalid. Studies use valid ones.
+/// Panics if the setup is invalid. Studies use valid ones.
 pub(super) fn run(setup: &Setup, options: &Options) -> Measured {
     simulate(setup, options).unwrap_or_else(|error| panic!("invalid setup of a study: {error}"))
 }
 
-/// The same.
+/// Does the same as [`run`].
 ///
 /// # Errors
-/// Names the invalid key of `setup`.
+/// Returns an error that names the invalid key.
 pub(super) fn simulate(setup: &Setup, options: &Options) -> Result<Measured, ConfigError> {
     simulate_after(WARM_UP, setup, options)
 }
 
-/// Segments per second after the warm-up, and after one twice as long.
+/// Returns the rates in segments per second after the warm-up, and after one twice as long.
 pub(super) fn rates_after_warm_ups(setup: &Setup, options: &Options) -> [f64; 2] {
     [WARM_UP, WARM_UP * 2].map(|warm_up| match simulate_after(warm_up, setup, options) {
         Ok(measured) => measured.segments_per_second,
@@ -116,9 +116,9 @@ fn simulate_after(warm_up: Duration, setup: &Setup, options: &Options) -> Result
     })
 }
 
-/// Segments per second delivered to `node` since `before`, the number delivered by then and the
-/// time of the last one. Measured from delivery to delivery, so that no partial segment is lost at
-/// the ends.
+/// Returns the rate in segments per second delivered to `node` since `before`, the number delivered
+/// by then and the time of the last one. Measured from delivery to delivery, so that no partial
+/// segment is lost at the ends.
 fn rate(node: &Node, before: (u64, Instant)) -> f64 {
     let (count, since) = before;
     match node.delivered_at.get().saturating_since(since) {
@@ -127,7 +127,7 @@ fn rate(node: &Node, before: (u64, Instant)) -> f64 {
     }
 }
 
-/// Work of each process per segment, in microseconds.
+/// Returns the work of each process per segment, in microseconds.
 fn work(node: &Node, delivered: u64) -> Vec<(&'static str, f64)> {
     let per_segment = |process: &Process| process.worked().as_nanos() as f64 / 1000.0 / delivered.max(1) as f64;
     let work = &node.work;

@@ -85,7 +85,7 @@ impl Study for Scenarios {
     }
 }
 
-/// An application with twenty segments per second: the timer then acknowledges.
+/// Runs an application with twenty segments per second: the timer then acknowledges.
 fn trickle(table: &Table1, options: &Options) -> Measured {
     run(&Setup { pause_us: 50_000.0, ..Setup::scenario_2(table) }, options)
 }
@@ -149,7 +149,7 @@ fn checks(table: &Table1, figures: &Figures, first: &Measured, second: &Measured
     ]
 }
 
-/// The workstation as in scenario 2, taking `us_per_segment` at each end.
+/// Returns the workstation as in scenario 2, taking `us_per_segment` at each end.
 pub(super) fn with_workstation(table: &Table1, us_per_segment: f64) -> Setup {
     Setup { application: Application::OnWorkstation { us_per_segment }, ..Setup::scenario_2(table) }
 }

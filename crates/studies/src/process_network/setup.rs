@@ -81,7 +81,7 @@ pub(super) struct Setup {
     /// Shared fields that the receive side writes per incoming segment, one poke each. With zero,
     /// the sides see each other's fields at no cost.
     pub(super) pokes: u32,
-    /// The same for the transmit side, per outgoing segment.
+    /// Counterpart for the transmit side, per outgoing segment.
     pub(super) pokes_back: u32,
     /// Time of a poke on the processor that is poked, in microseconds.
     pub(super) poked_us: f64,
@@ -117,7 +117,7 @@ pub(super) const POKES: u32 = 2;
 const POKES_BACK: u32 = 1;
 
 impl Costs {
-    /// Table 1 as printed, which is scenario 1.
+    /// Returns Table 1 as printed, which is scenario 1.
     pub(super) fn of_scenario_1(table: &Table1) -> Self {
         let fixed = |process: &str| table.of(process).us_per_segment;
         Self {
@@ -138,7 +138,8 @@ impl Costs {
         }
     }
 
-    /// The same with less contention for the shared memory. Network and links are unchanged.
+    /// Returns the same with less contention for the shared memory. Network and links are
+    /// unchanged.
     pub(super) fn of_scenario_2(table: &Table1) -> Self {
         Self::of_scenario_1(table).with_processors_times(1.0 - table.scenario_2.percent_lower / 100.0)
     }
@@ -161,7 +162,7 @@ impl Costs {
         }
     }
 
-    /// All times with their names.
+    /// Returns all times with their names.
     const fn times(&self) -> [(&'static str, f64); 13] {
         [
             ("ip_intrsvc_us", self.ip_intrsvc_us),
@@ -180,17 +181,17 @@ impl Costs {
         ]
     }
 
-    /// Time to copy the data of a segment.
+    /// Returns the time to copy the data of a segment.
     pub(super) fn copy_us(&self) -> f64 {
         self.copy_word_us * self.words as f64
     }
 
-    /// Time of the receive side per segment, without socket layer and pokes.
+    /// Returns the time of the receive side per segment, without socket layer and pokes.
     pub(super) fn receive_us(&self) -> f64 {
         self.ip_intrsvc_us + self.ip_demux_us + self.tcp_recv_us
     }
 
-    /// Time of the transmit side per segment, without socket layer and data movement.
+    /// Returns the time of the transmit side per segment, without socket layer and data movement.
     pub(super) fn transmit_us(&self) -> f64 {
         self.tcp_snd_data_us + self.ip_send_us + self.driver_send_us
     }
@@ -200,7 +201,7 @@ impl Setup {
     /// Checks the configuration.
     ///
     /// # Errors
-    /// Names the invalid key.
+    /// Returns an error that names the invalid key.
     pub(super) fn validate(&self) -> Result<(), ConfigError> {
         // A window and its acknowledgements must fit: lost packets are not retransmitted here.
         ConfigError::require((1..=WINDOW_SEGMENTS_MAX).contains(&self.window), "window", || {
@@ -225,7 +226,7 @@ impl Setup {
         Ok(())
     }
 
-    /// Scenario 1 on the prototype: the application on the adapter.
+    /// Returns scenario 1 on the prototype: the application on the adapter.
     pub(super) fn scenario_1(table: &Table1) -> Self {
         let window = u32::try_from(WINDOW_BYTES / table.segment_bytes).expect("a segment is longer than a few bytes");
         Self {
@@ -245,7 +246,7 @@ impl Setup {
         }
     }
 
-    /// Scenario 2 on the prototype: the workstation copies and is never the limit.
+    /// Returns scenario 2 on the prototype: the workstation copies and is never the limit.
     pub(super) fn scenario_2(table: &Table1) -> Self {
         Self {
             costs: Costs::of_scenario_2(table),
@@ -254,7 +255,7 @@ impl Setup {
         }
     }
 
-    /// The protocol alone: no socket layer, and pokes at no cost.
+    /// Returns the protocol alone: no socket layer, and pokes at no cost.
     pub(super) fn protocol_alone(table: &Table1) -> Self {
         Self {
             costs: Costs::of_scenario_1(table),
@@ -265,8 +266,9 @@ impl Setup {
         }
     }
 
-    /// Scenario 2 with T9000s: processors `t9000_factor` times as fast, links faster by their own
-    /// ratio, a network that is never the limit, checksums and header extraction in hardware.
+    /// Returns scenario 2 with T9000s: processors `t9000_factor` times as fast, links faster by
+    /// their own ratio, a network that is never the limit, checksums and header extraction in
+    /// hardware.
     pub(super) fn t9000(table: &Table1, figures: &Figures) -> Self {
         let base = Self::scenario_2(table);
         let faster = base.costs.with_processors_times(1.0 / figures.t9000_factor);
@@ -280,7 +282,7 @@ impl Setup {
     }
 }
 
-/// Microseconds as a duration, to the nanosecond.
+/// Converts microseconds to a duration, to the nanosecond.
 pub(super) fn micros(us: f64) -> Duration {
     Duration::from_nanos((us * 1000.0).round() as u64)
 }

@@ -81,7 +81,7 @@ impl Counts {
     /// Checks that all segments are accounted for and each retransmission has a reason.
     ///
     /// # Panics
-    /// If this does not hold.
+    /// Panics if this does not hold.
     fn check_conservation(&self, segments: u64) {
         let came =
             [("delivered", self.delivered), ("duplicates", self.duplicates), ("out of order", self.out_of_order)];
@@ -135,7 +135,7 @@ impl Model {
         })
     }
 
-    /// The transmit half: one segment at a time, with its timer.
+    /// Runs the transmit half: one segment at a time, with its timer.
     async fn xtask(self: Rc<Self>, mut network: Stream) {
         for segment in 0..self.race.segments {
             let mut attempt = 0;
@@ -161,7 +161,7 @@ impl Model {
         self.sim.stop();
     }
 
-    /// Classifies a retransmission by what was known when it was decided.
+    /// Classifies a retransmission by the knowledge at the time of the decision.
     fn classify(&self, segment: u64, will_be_answered: bool) {
         let mut counts = self.counts.borrow_mut();
         counts.retransmissions += 1;
@@ -203,7 +203,7 @@ impl Model {
         !data_lost && !answer_lost
     }
 
-    /// Arrival at the peer.
+    /// Handles the arrival of a segment at the peer.
     fn arrive(&self, segment: u64) {
         let mut counts = self.counts.borrow_mut();
         counts.in_flight -= 1;
@@ -218,7 +218,7 @@ impl Model {
         }
     }
 
-    /// The receive half: takes acknowledgements, writes its copy and pokes the other.
+    /// Runs the receive half: takes acknowledgements, writes its copy and pokes the other.
     async fn tcp_recv(self: Rc<Self>) {
         loop {
             let acknowledged = self.acknowledgements.take().await;
@@ -242,7 +242,7 @@ impl Model {
         }
     }
 
-    /// Asks the receive side what is acknowledged.
+    /// Requests the acknowledged segments from the receive side.
     async fn peek(&self) -> u64 {
         self.transmit.run(micros(self.race.costs.poke_us)).await;
         self.peeks.send((), WORD_BYTES).await;

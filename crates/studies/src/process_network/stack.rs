@@ -21,7 +21,7 @@ pub(super) struct Stack;
 /// Numbers of processors: for both sides, one for each, and one for IP and one for TCP of each.
 const PLACEMENTS: [Placement; 3] = [Placement::One, Placement::Two, Placement::Four];
 
-/// The rates of one processor, of two and of four, in the model and with our TCP.
+/// Rates of one processor, of two and of four, in the model and with our TCP.
 struct Compared {
     model: [f64; 3],
     ours: [f64; 3],
@@ -36,12 +36,12 @@ impl Compared {
         }
     }
 
-    /// Of two processors over one, in the model and with our TCP.
+    /// Returns the gains of two processors over one, in the model and with our TCP.
     fn gains(&self) -> [f64; 2] {
         [self.model, self.ours].map(|rates| rates[1] / rates[0])
     }
 
-    /// Of four processors over two.
+    /// Returns the gains of four processors over two.
     fn gains_of_four(&self) -> [f64; 2] {
         [self.model, self.ours].map(|rates| rates[2] / rates[1])
     }
@@ -61,24 +61,24 @@ impl Compared {
         Row { label: label.to_owned(), cells: rates.chain(gains).collect() }
     }
 
-    /// Our rates relative to the model's.
+    /// Returns our rates relative to the model's.
     fn ratios(&self) -> impl Iterator<Item = f64> {
         self.ours.into_iter().zip(self.model).map(|(ours, model)| ours / model)
     }
 }
 
-/// What the paper prints of a setup.
+/// The paper's numbers for a setup.
 #[derive(Clone, Copy, Default)]
 struct Printed {
     gain_of_two: Option<f64>,
-    /// Segments per second.
+    /// Rate of four processors in segments per second.
     rate_of_four: Option<f64>,
 }
 
 /// Differences from the model that its simplifications may explain.
 const DIFFERENCE_MAX: f64 = 0.02;
 
-/// By how much our TCP may be faster where the adapter copies: see the notes.
+/// Largest accepted gain of our TCP where the adapter copies: see the notes.
 const COPIES_MAX: f64 = 0.2;
 
 fn check_of_model(what: &str, compared: &[Compared]) -> Check {

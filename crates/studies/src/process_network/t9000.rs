@@ -109,7 +109,7 @@ fn without_demux(setup: Setup) -> Setup {
     Setup { costs: Costs { ip_demux_us: 0.0, ..setup.costs }, ..setup }
 }
 
-/// The same over a line of `mbps` Mb/s.
+/// Returns the same setup over a line of `mbps` Mb/s.
 fn over_line(setup: Setup, mbps: f64) -> Setup {
     Setup { costs: Costs { network_word_us: 32.0 / mbps, ..setup.costs }, ..setup }
 }

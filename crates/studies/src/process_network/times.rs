@@ -87,7 +87,7 @@ impl Ratios {
     }
 }
 
-/// The time of a process of the model in Table 1.
+/// Returns the time of a process of the model in Table 1.
 fn printed(costs: &Costs, process: &str) -> Option<f64> {
     Some(match process {
         "ip_intrsvc" => costs.ip_intrsvc_us,
@@ -134,8 +134,8 @@ fn copying(figures: &Figures, ratios: &Ratios) -> Table {
     }
 }
 
-/// Whether each process on the data path works at least as long as in Table 1 and at most a tenth
-/// longer, except for pokes.
+/// Returns whether each process on the data path works at least as long as in Table 1 and at most a
+/// tenth longer, except for pokes.
 fn adds_up(costs: &Costs, measured: &Measured) -> bool {
     let pokes = f64::from(super::setup::POKES) * costs.poke_us;
     let expected = [

@@ -5,7 +5,7 @@ use measure::Estimate;
 
 use crate::outcome::{Plot, Table};
 
-/// One line per cell. A field is empty if there is no value. Differences and tolerances are
+/// Formats one line per cell. A field is empty if there is no value. Differences and tolerances are
 /// fractions.
 pub fn table(table: &Table) -> String {
     let mut out = "row,quantity,unit,paper,ours,plus_minus,difference,tolerance,within,fitted\n".to_owned();
@@ -32,7 +32,7 @@ pub fn table(table: &Table) -> String {
     out
 }
 
-/// One line per point.
+/// Formats one line per point.
 pub fn plot(plot: &Plot) -> String {
     let mut out = String::new();
     let axis = |column: &crate::Column| match column.unit.as_str() {
@@ -53,7 +53,7 @@ fn parts(estimate: Option<&Estimate>) -> [String; 2] {
     [number(estimate.map(|estimate| estimate.mean)), number(estimate.and_then(|estimate| estimate.plus_minus))]
 }
 
-/// With enough digits to restore the same number.
+/// Formats a number with enough digits to restore it.
 fn number(value: Option<f64>) -> String {
     value.filter(|value| value.is_finite()).map(|value| value.to_string()).unwrap_or_default()
 }

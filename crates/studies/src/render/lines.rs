@@ -46,12 +46,12 @@ pub(super) fn wrapped(head: &str, text: &str) -> String {
     out + line.trim_end() + "\n"
 }
 
-/// Length in characters, as a terminal counts them.
+/// Returns the length in characters, as a terminal counts them.
 pub(super) fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Whether these rows are wider than a line.
+/// Returns whether these rows are wider than a line.
 pub(super) fn is_too_wide(rows: &[Vec<String>]) -> bool {
     columns(rows, &[]).lines().any(|line| length(line) > WIDTH)
 }

@@ -11,7 +11,7 @@ const PRINTED_MAX: usize = 8;
 /// Maximum number of decimals.
 const DECIMALS_MAX: i32 = 6;
 
-/// A value with four significant digits.
+/// Formats a value with four significant digits.
 pub fn value(value: f64) -> String {
     if !value.is_finite() {
         return "-".to_owned();
@@ -23,14 +23,14 @@ pub fn value(value: f64) -> String {
     with_decimals(value, decimals(value, SIGNIFICANT))
 }
 
-/// A number as printed in a paper, with all digits. A number derived from printed ones has four
-/// significant digits.
+/// Formats a number as printed in a paper, with all digits. A number derived from printed ones has
+/// four significant digits.
 pub fn printed(number: f64) -> String {
     let digits = number.to_string();
     if digits.len() > PRINTED_MAX { value(number) } else { digits }
 }
 
-/// A mean and its interval. The interval has two significant digits and is omitted below a
+/// Formats a mean and its interval. The interval has two significant digits and is omitted below a
 /// hundred-thousandth of the mean.
 pub fn estimate(estimate: &Estimate) -> String {
     match estimate.plus_minus {
@@ -47,18 +47,18 @@ pub fn estimate(estimate: &Estimate) -> String {
     }
 }
 
-/// A fraction as a signed percentage.
+/// Formats a fraction as a signed percentage.
 pub fn difference(share: f64) -> String {
     if share.is_finite() { format!("{:+.1} %", share * 100.0) } else { "-".to_owned() }
 }
 
-/// A fraction as a percentage without trailing zeros.
+/// Formats a fraction as a percentage without trailing zeros.
 pub fn percent(share: f64) -> String {
     // Rounded to a thousandth of a percent, so that 0.05 gives 5 and not 5.000000000000001.
     format!("{} %", (share * 1e5).round() / 1e3)
 }
 
-/// Decimals for `count` significant digits.
+/// Returns the number of decimals for `count` significant digits.
 fn decimals(value: f64, count: i32) -> i32 {
     if value == 0.0 {
         return 0;

@@ -4,7 +4,7 @@ use measure::plot::{Curve, Panel, svg};
 
 use crate::outcome::{Column, Plot};
 
-/// An SVG file with one panel. `subtitle` describes the source.
+/// Returns an SVG file with one panel. `subtitle` describes the source.
 pub fn render(plot: &Plot, subtitle: &str) -> String {
     let curve = |series: &crate::Series| Curve::measured(series.name.as_str(), series.points.clone());
     svg(&[Panel {

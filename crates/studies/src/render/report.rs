@@ -21,7 +21,7 @@ pub const FORMAT_VERSION: u32 = 1;
 pub struct StudiesReport {
     format: &'static str,
     version: u32,
-    /// How the studies were run.
+    /// Conditions of the runs.
     #[serde(flatten)]
     pub conditions: Conditions,
     /// The studies, in the requested order.
@@ -42,7 +42,7 @@ pub struct Conditions {
     pub confidence: f64,
     /// Requested precision, if more replications could be added.
     pub precision: Option<f64>,
-    /// How long each replication was.
+    /// Length of each replication.
     pub effort: Effort,
 }
 
@@ -80,14 +80,15 @@ pub struct Summary {
 }
 
 impl StudiesReport {
-    /// A report on these studies.
+    /// Creates a report on these studies.
     pub const fn new(conditions: Conditions, studies: Vec<StudyReport>) -> Self {
         Self { format: FORMAT, version: FORMAT_VERSION, conditions, studies }
     }
 }
 
 impl Conditions {
-    /// The conditions for these options in this program. The number of threads is not a condition.
+    /// Returns the conditions for these options in this program. The number of threads is not a
+    /// condition.
     pub const fn of(options: &Options, program: Program) -> Self {
         Self {
             program,
@@ -99,7 +100,7 @@ impl Conditions {
         }
     }
 
-    /// The conditions as text.
+    /// Returns the conditions as text.
     pub fn describe(&self) -> String {
         let effort = match self.effort {
             Effort::Quick => ", quick",
@@ -117,7 +118,7 @@ impl Conditions {
 }
 
 impl StudyReport {
-    /// A report on a study with this outcome.
+    /// Creates a report on a study with this outcome.
     pub fn new(study: &dyn Study, outcome: Outcome) -> Self {
         Self {
             id: study.id(),
@@ -131,7 +132,7 @@ impl StudyReport {
 }
 
 impl Summary {
-    /// Counts of an outcome.
+    /// Counts the tolerances and checks of an outcome.
     pub fn of(outcome: &Outcome) -> Self {
         let mut summary = Self::default();
         for cell in outcome.tables.iter().flat_map(|table| &table.rows).flat_map(|row| &row.cells) {
@@ -147,12 +148,12 @@ impl Summary {
         summary
     }
 
-    /// Whether all tolerances and checks hold.
+    /// Returns whether all tolerances and checks hold.
     pub const fn is_kept(&self) -> bool {
         self.cells_outside == 0 && self.checks_fail == 0
     }
 
-    /// The counts as text.
+    /// Returns the counts as text.
     pub fn describe(&self) -> String {
         let mut parts = Vec::new();
         if self.cells_within + self.cells_outside + self.cells_fitted > 0 {

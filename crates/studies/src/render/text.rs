@@ -7,7 +7,7 @@ use crate::document;
 use crate::outcome::{Assumption, Cell, Check, Column, Outcome, Table};
 use crate::study::Study;
 
-/// A study with its outcome.
+/// Formats a study with its outcome.
 pub fn study(report: &StudyReport, conditions: &Conditions) -> String {
     let mut out = format!("{}  {}\n", report.id, report.title);
     if let Some(document) = &report.document {
@@ -19,7 +19,7 @@ pub fn study(report: &StudyReport, conditions: &Conditions) -> String {
     out
 }
 
-/// A study before it runs.
+/// Formats a study before it runs.
 pub fn description(study: &dyn Study) -> String {
     let mut out = format!("{}  {}\n", study.id(), study.title());
     if let Some(document) = document::of(study.id()) {
@@ -100,7 +100,8 @@ fn compared(table: &Table, is_compared: bool) -> String {
     out
 }
 
-/// Whether the cell is within its tolerance, and whether it was fitted and thus is no evidence.
+/// Returns marks for whether the cell is within its tolerance, and whether it was fitted and thus
+/// is no evidence.
 fn mark(cell: &Cell) -> String {
     let kept = match (cell.is_within(), cell.tolerance) {
         (Some(true), Some(tolerance)) => format!("within {}", percent(tolerance)),

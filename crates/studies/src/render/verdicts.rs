@@ -43,7 +43,7 @@ pub struct Counts {
 }
 
 impl ClaimsReport {
-    /// A report on these claims.
+    /// Creates a report on these claims.
     pub fn new(conditions: Conditions, claims: Vec<ClaimReport>) -> Self {
         let mut counts = Counts::default();
         for claim in &claims {
@@ -52,7 +52,7 @@ impl ClaimsReport {
         Self { format: FORMAT, version: FORMAT_VERSION, conditions, counts, claims }
     }
 
-    /// The counts as text.
+    /// Returns the counts as text.
     pub fn describe(&self) -> String {
         let Counts { holds, refuted, not_decidable } = self.counts;
         let total = self.claims.len();
@@ -73,7 +73,7 @@ impl Counts {
     }
 }
 
-/// A claim as text.
+/// Formats a claim as text.
 pub fn text(report: &ClaimReport) -> String {
     let verdict = match report.decision.verdict {
         Verdict::Holds => "holds",

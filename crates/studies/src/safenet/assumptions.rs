@@ -19,14 +19,14 @@ pub(super) struct MainFigure {
     /// The name with its unit.
     pub(super) name: &'static str,
     pub(super) split: fn(&Paper) -> Split,
-    /// Makes the study's setup from one for user level.
+    /// Function that makes the study's setup from one for user level.
     pub(super) setup: fn(&Paper, Setup) -> Setup,
-    /// The figure, from the setup and the longest message of its table.
+    /// Function that computes the figure from the setup and the longest message of its table.
     pub(super) figure: fn(&Setup, u64, &Options) -> Estimate,
     pub(super) message_bytes: fn(&Split) -> u64,
 }
 
-/// Throughput at the longest message.
+/// Returns the throughput at the longest message.
 pub(super) fn asymptote(setup: &Setup, bytes: u64, options: &Options) -> Estimate {
     exact(throughput_mbps(setup, bytes, repetitions(Paper::load().messages, options), options))
 }
@@ -49,7 +49,7 @@ impl MainFigure {
     }
 }
 
-/// All assumptions of the system.
+/// Returns all assumptions of the system.
 pub(super) fn choices(main_figure: MainFigure) -> Vec<Choice> {
     let Split { frame_bytes, ring_m, .. } = (main_figure.split)(&Paper::load());
     let frame = Choice::new(

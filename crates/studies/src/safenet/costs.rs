@@ -49,13 +49,13 @@ pub(super) struct Split {
     pub(super) ring_m: u64,
 }
 
-/// A ring with this number of stations and metres.
+/// Returns a ring with this number of stations and metres.
 pub(super) fn ring(stations: usize, metres: u64) -> RingConfig {
     RingConfig::even(stations, metres)
 }
 
 impl Costs {
-    /// All costs with their names.
+    /// Returns all costs with their names.
     pub(super) const fn all(&self) -> [(&'static str, f64); 9] {
         [
             ("card_us", self.card_us),
@@ -70,7 +70,7 @@ impl Costs {
         ]
     }
 
-    /// The costs at the sender and at the receiver.
+    /// Returns the costs at the sender and at the receiver.
     pub(super) fn solve(paper: &Paper, split: &Split) -> [Self; 2] {
         let config = ring(2, split.ring_m);
         let longest = split.frame_bytes as f64;
@@ -102,7 +102,7 @@ impl Costs {
 }
 
 impl Split {
-    /// Equal halves, the longest frame of the standard, and two adjacent chassis.
+    /// Returns equal halves, the longest frame of the standard, and two adjacent chassis.
     pub(super) const fn even(paper: &Paper) -> Self {
         Self { frame_bytes: paper.frame_bytes, host_sender: 0.5, ring_m: 100 }
     }

@@ -22,12 +22,12 @@ pub(super) const TOLERANCE: f64 = 0.05;
 /// Points per curve; the last one is the longest frame.
 const POINTS: u64 = 8;
 
-/// A deterministic number.
+/// Returns a deterministic number.
 pub(super) const fn exact(mean: f64) -> Estimate {
     Estimate { mean, plus_minus: None }
 }
 
-/// Two hosts, measured at `level`.
+/// Returns a setup of two hosts, measured at `level`.
 pub(super) fn setup(paper: &Paper, split: &Split, level: Level) -> Setup {
     let limit = RateLimit {
         burst_bytes: paper.burst_bytes,
@@ -64,12 +64,13 @@ impl Measured {
         Self { fit: Fit::through(&latency), latency_us: latency, throughput_mbps: throughput.collect() }
     }
 
-    /// Throughput at the longest frame.
+    /// Returns the throughput at the longest frame.
     pub(super) fn asymptote(&self) -> f64 {
         self.throughput_mbps.last().map_or(0.0, |point| point.1)
     }
 
-    /// Our a, b and asymptote with the paper's; `fitted` marks those that were used to solve costs.
+    /// Returns our a, b and asymptote with the paper's; `fitted` marks those that were used to
+    /// solve costs.
     pub(super) fn row(&self, label: &str, line: &Line, fitted: [bool; 3]) -> Row {
         let printed = [line.a_us_per_byte, line.b_us / 1000.0, line.asymptote_mbps];
         let ours = [self.fit.a, self.fit.b / 1000.0, self.asymptote()];
@@ -81,7 +82,7 @@ impl Measured {
     }
 }
 
-/// The columns of [`Measured::row`].
+/// Returns the columns of [`Measured::row`].
 pub(super) fn columns() -> Vec<Column> {
     vec![Column::new("a", "us/byte"), Column::new("b", "ms"), Column::new("asymptote", "Mb/s")]
 }

@@ -12,7 +12,7 @@ use crate::study::{Effort, Options};
 /// Messages before the measurement: queues and the user's burst are then in steady state.
 const WARM_UP_MESSAGES: usize = 40;
 
-/// Number of measured messages; `printed` is the paper's.
+/// Returns the number of measured messages; `printed` is the paper's.
 pub(super) const fn repetitions(printed: usize, options: &Options) -> usize {
     match options.effort {
         Effort::Quick => 40,
@@ -20,8 +20,8 @@ pub(super) const fn repetitions(printed: usize, options: &Options) -> usize {
     }
 }
 
-/// Half of the mean round trip of a message of `bytes` and its echo, in microseconds. In a group,
-/// the last host answers.
+/// Returns half of the mean round trip of a message of `bytes` and its echo, in microseconds. In a
+/// group, the last host answers.
 pub(super) fn latency_us(setup: &Setup, bytes: u64, repetitions: usize, options: &Options) -> f64 {
     let mut simulation = Simulation::new(options.seed, 0);
     let sim = simulation.sim();
@@ -50,13 +50,13 @@ pub(super) fn latency_us(setup: &Setup, bytes: u64, repetitions: usize, options:
     total_ns.get() as f64 / 2000.0 / repetitions as f64
 }
 
-/// Throughput in bits per microsecond of a sender of messages of `bytes`, from the first SEND after
-/// the warm-up to the last.
+/// Returns the throughput in bits per microsecond of a sender of messages of `bytes`, from the
+/// first SEND after the warm-up to the last.
 pub(super) fn throughput_mbps(setup: &Setup, bytes: u64, repetitions: usize, options: &Options) -> f64 {
     throughput_after(WARM_UP_MESSAGES, setup, bytes, repetitions, options)
 }
 
-/// The same after the warm-up, and after one twice as long.
+/// Returns the throughputs after the warm-up, and after one twice as long.
 pub(super) fn throughputs_after_warm_ups(setup: &Setup, bytes: u64, repetitions: usize, options: &Options) -> [f64; 2] {
     [1, 2].map(|times| throughput_after(WARM_UP_MESSAGES * times, setup, bytes, repetitions, options))
 }
@@ -92,7 +92,7 @@ fn throughput_after(messages: usize, setup: &Setup, bytes: u64, repetitions: usi
     (bytes * repetitions as u64) as f64 * 8000.0 / span_ns.get() as f64
 }
 
-/// The least-squares line through points, and the largest relative deviation of a point.
+/// Least-squares line through points, and the largest relative deviation of a point.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fit {
     pub(super) a: f64,
@@ -101,7 +101,7 @@ pub(super) struct Fit {
 }
 
 impl Fit {
-    /// The line through points (x, y).
+    /// Fits the line through points (x, y).
     pub(super) fn through(points: &[(f64, f64)]) -> Self {
         let count = points.len() as f64;
         let (mean_x, mean_y) = (

@@ -65,7 +65,7 @@ impl Study for Multicast {
         let paper = Paper::load();
         let measure = |setup: &Setup| Measured::of(setup, paper.messages, options);
         let unicast = measure(&setup(&paper, &Split::even(&paper), Level::User));
-        // As in the paper: latency with one receiver, throughput with two.
+        // Like in the paper: latency with one receiver, throughput with two.
         let (one, two) = (measure(&group(&paper, 1)), measure(&group(&paper, paper.multicast.receivers)));
         let both = Measured { latency_us: one.latency_us, fit: one.fit, throughput_mbps: two.throughput_mbps };
         let rows: Vec<Row> = vec![
@@ -118,7 +118,7 @@ impl Study for Multicast {
     }
 }
 
-/// The same row without tolerances, which another study already counts.
+/// Returns the same row without tolerances, which another study already counts.
 fn without_tolerance(mut row: Row) -> Row {
     for cell in &mut row.cells {
         cell.tolerance = None;

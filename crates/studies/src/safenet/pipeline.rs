@@ -31,7 +31,7 @@ pub(super) struct QueueLimits {
 }
 
 impl Default for QueueLimits {
-    /// The card fills one frame while it sends the other.
+    /// Returns the limits for a card that fills one frame while it sends the other.
     fn default() -> Self {
         Self { board_messages: 4, card_frames: 2, window_frames: 16 }
     }
@@ -131,7 +131,7 @@ impl Setup {
     /// Checks the configuration.
     ///
     /// # Errors
-    /// Names the invalid key.
+    /// Returns an error that names the invalid key.
     pub(super) fn validate(&self) -> Result<(), ConfigError> {
         ConfigError::require(self.receivers > 0, "receivers", || "must not be zero".to_owned())?;
         ConfigError::require(self.receivers == 1 || self.is_group, "receivers", || {
@@ -157,10 +157,10 @@ impl Setup {
     }
 }
 
-/// Hosts on a ring. The first one sends, and each of the others answers it.
+/// Creates hosts on a ring. The first one sends, and each of the others answers it.
 ///
 /// # Errors
-/// Names the invalid key of `setup`.
+/// Returns an error that names the invalid key of `setup`.
 pub(super) fn system(sim: &Sim, setup: &Setup) -> Result<Vec<Rc<Node>>, ConfigError> {
     setup.validate()?;
     let count = setup.receivers + 1;
@@ -181,7 +181,7 @@ pub(super) fn system(sim: &Sim, setup: &Setup) -> Result<Vec<Rc<Node>>, ConfigEr
 /// Checks that messages and permits are neither lost nor duplicated.
 ///
 /// # Panics
-/// If this does not hold.
+/// Panics if this does not hold.
 pub(super) fn check_conservation(nodes: &[Rc<Node>]) {
     let (first, others) = (&nodes[0], &nodes[1..]);
     let last = &others[others.len() - 1];
@@ -248,7 +248,7 @@ impl Node {
         })
     }
 
-    /// Costs of an outgoing or incoming message.
+    /// Returns the costs of an outgoing or incoming message.
     const fn costs(&self, direction: usize) -> &Costs {
         &self.setup.costs[direction]
     }
@@ -339,7 +339,7 @@ impl Node {
         }
     }
 
-    /// Busy time of the board per frame.
+    /// Returns the busy time of the board per frame.
     fn board_us(&self, costs: &Costs, bytes: u64) -> f64 {
         let card = costs.card_us + costs.card_byte_us * bytes as f64;
         if self.setup.level == Level::Mac { card } else { card + costs.xtp_work_us + costs.xtp_byte_us * bytes as f64 }

@@ -24,14 +24,14 @@ pub(super) struct Limiter {
 }
 
 impl RateLimit {
-    /// Time between two refreshes.
+    /// Returns the time between two refreshes.
     fn period(&self) -> Duration {
         Duration::from_secs(1).mul_ratio(self.burst_bytes, self.rate_bytes_per_second)
     }
 }
 
 impl Limiter {
-    /// Starts with a full burst. Without a limit it never waits.
+    /// Creates a limiter with a full burst. Without a limit it never waits.
     pub(super) fn new(sim: &Sim, limit: Option<RateLimit>) -> Self {
         let credit_bytes = limit.map_or(u64::MAX, |limit| limit.burst_bytes);
         Self { sim: sim.clone(), limit, credit_bytes, refresh_at: Instant::ZERO }
@@ -71,7 +71,7 @@ mod tests {
 
     use super::*;
 
-    /// Departure times in milliseconds and sizes of messages of `sizes` bytes.
+    /// Returns the departure times in milliseconds and the sizes of messages of `sizes` bytes.
     fn departures(limit: RateLimit, sizes: &'static [u64]) -> Vec<(u64, u64)> {
         let mut simulation = Simulation::new(1, 0);
         let sim = simulation.sim();

@@ -36,7 +36,7 @@ fn choice(
     Parameter { key, value: value.into(), reason, alternatives: alternatives.to_vec() }
 }
 
-/// All assumptions of a study of this machine, evaluated on its main figure.
+/// Returns all assumptions of a study of this machine, evaluated on its main figure.
 pub(super) fn choices(main_figure: &MainFigure) -> Vec<Choice> {
     let tried = |parameter: Parameter| {
         let choice = Choice::new(parameter.key, parameter.value, parameter.reason);
@@ -49,7 +49,8 @@ pub(super) fn choices(main_figure: &MainFigure) -> Vec<Choice> {
     all().into_iter().map(tried).collect()
 }
 
-/// All assumptions: fitted ones, then the behaviour of parts of the machine, then customary values.
+/// Returns all assumptions: fitted ones, then the behaviour of parts of the machine, then customary
+/// values.
 fn all() -> Vec<Parameter> {
     let assumed = Assumed::default();
     let mut choices = fitted(&assumed);
@@ -176,7 +177,7 @@ fn behaviour() -> Vec<Parameter> {
     ]
 }
 
-/// Load and processors.
+/// Returns the parameters of load and processors.
 fn customary(assumed: &Assumed) -> Vec<Parameter> {
     vec![
         choice(
@@ -232,7 +233,7 @@ fn customary(assumed: &Assumed) -> Vec<Parameter> {
     ]
 }
 
-/// Links, rings and their traffic.
+/// Returns the parameters of links, rings and their traffic.
 fn network(assumed: &Assumed) -> Vec<Parameter> {
     vec![
         choice(

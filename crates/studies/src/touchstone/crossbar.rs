@@ -16,7 +16,7 @@ use crate::study::{Options, Study};
 /// The study.
 pub(super) struct Crossbar;
 
-/// A packet of 2000 bytes takes 16 ns.
+/// Rate at which a packet of 2000 bytes takes 16 ns.
 const AT_ONCE: Rate = Rate::from_mbps(1_000_000);
 
 struct Variant {
@@ -26,7 +26,7 @@ struct Variant {
     moves_take_no_time: bool,
 }
 
-/// The first one is the reference for the others.
+/// Variants; the first one is the reference for the others.
 const VARIANTS: [Variant; 6] = [
     Variant::new(Interconnect::Array, POLICIES[1]),
     Variant::new(Interconnect::Array, POLICIES[2]),
@@ -133,7 +133,7 @@ impl Study for Crossbar {
     }
 }
 
-/// Claim 004-21: in a machine with a full crossbar the loss must vanish.
+/// Checks claim 004-21: in a machine with a full crossbar the loss must vanish.
 fn checks(points: &[[Point; 4]]) -> Vec<Check> {
     let mut checks = Vec::new();
     for (index, case) in Case::ALL.into_iter().enumerate().skip(2) {

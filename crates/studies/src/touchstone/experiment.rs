@@ -29,7 +29,7 @@ pub(super) struct Point {
     pub(super) interface_frames: Estimate,
     pub(super) moved: Estimate,
     pub(super) stopped: Estimate,
-    /// By gateway.
+    /// Throughput by gateway.
     pub(super) gateway_mbps: Vec<Estimate>,
 }
 
@@ -79,7 +79,7 @@ pub(super) fn measure(setup: &Setup, options: &Options) -> Point {
 
 /// All pairs of schedulers in all cases, at one offered load.
 pub(super) struct Grid {
-    /// By pair of schedulers, then by case.
+    /// Points by pair of schedulers, then by case.
     points: Vec<Vec<Point>>,
 }
 
@@ -98,8 +98,8 @@ impl Grid {
         &self.points[row][column]
     }
 
-    /// The comparison with the report's table. `is_fitted` marks the cells that parameters were
-    /// fitted to.
+    /// Returns the comparison with the report's table. `is_fitted` marks the cells that parameters
+    /// were fitted to.
     pub(super) fn compared(
         &self,
         paper: &Throughputs,
@@ -121,7 +121,7 @@ impl Grid {
         }
     }
 
-    /// Internal figures that explain the throughputs.
+    /// Returns internal figures that explain the throughputs.
     pub(super) fn explained(&self) -> Table {
         let percent = |share: Estimate| Estimate {
             mean: share.mean * 100.0,
@@ -146,8 +146,7 @@ impl Grid {
         Table { title: "Internal figures of the runs".to_owned(), columns, rows }
     }
 
-    /// An ordering of the report's table that ours must have: `more` carries at least as much as
-    /// `less` does.
+    /// Checks an ordering of the report's table: `more` carries at least as much as `less` does.
     pub(super) fn ordered(
         &self,
         statement: &str,
@@ -159,7 +158,7 @@ impl Grid {
     }
 }
 
-/// As a row's label.
+/// Formats a pair of schedulers as a row's label.
 pub(super) fn label((application, network): (Application, Network)) -> String {
     let application = match application {
         Application::Fixed => "fixed",

@@ -43,8 +43,8 @@ impl Flow {
         Self { sim: sim.clone(), low, stops, generators }
     }
 
-    /// The queue at gateway `at` is full, and no further queue can take the segment. Under the
-    /// fixed scheduler no other queue is tried.
+    /// Stops generators because the queue at gateway `at` is full, and no further queue can take
+    /// the segment. Under the fixed scheduler no other queue is tried.
     pub(super) fn stop(&self, at: usize, is_fixed: bool) {
         let reason = if is_fixed { Stopped::By(at) } else { Stopped::ByAll };
         for (index, generator) in self.generators.borrow_mut().iter_mut().enumerate() {
@@ -57,7 +57,8 @@ impl Flow {
         }
     }
 
-    /// A segment has left the queue at gateway `at`, which now has `waiting` segments.
+    /// Restarts generators after a segment has left the queue at gateway `at`, which now has
+    /// `waiting` segments.
     pub(super) fn drained(&self, at: usize, waiting: usize) {
         if waiting >= self.low {
             return;
@@ -73,7 +74,7 @@ impl Flow {
         }
     }
 
-    /// True if generator `index` is stopped.
+    /// Returns true if generator `index` is stopped.
     pub(super) fn is_stopped(&self, index: usize) -> bool {
         self.generators.borrow()[index].stopped.is_some()
     }
@@ -98,8 +99,8 @@ impl Flow {
         }
     }
 
-    /// Share of the time since the end of the warm-up in which generators were stopped, averaged
-    /// over them.
+    /// Returns the share of the time since the end of the warm-up in which generators were stopped,
+    /// averaged over them.
     pub(super) fn stopped_share(&self) -> f64 {
         let generators = self.generators.borrow();
         generators.iter().map(|generator| generator.level.mean(self.sim.now())).sum::<f64>() / generators.len() as f64

@@ -92,7 +92,7 @@ struct GatewayStats {
 }
 
 impl Gateway {
-    /// The peer receives packet `sequence`. Returns the range that it acknowledges.
+    /// Takes packet `sequence` at the peer. Returns the range that it acknowledges.
     fn take(&self, sequence: u64, acknowledgements: Acknowledgements) -> Range<u64> {
         if acknowledgements == Acknowledgements::Each {
             return sequence..sequence + 1;
@@ -135,10 +135,10 @@ struct Model {
     errors: Vec<RefCell<Stream>>,
 }
 
-/// Run number `run` under `seed`: `warm_up`, then `span`.
+/// Performs run number `run` under `seed`: `warm_up`, then `span`.
 ///
 /// # Errors
-/// Names the invalid key of `setup`.
+/// Returns an error that names the invalid key of `setup`.
 pub(super) fn run(
     setup: &Setup,
     seed: u64,
@@ -194,7 +194,7 @@ impl Model {
     /// Checks that segments and frames are neither lost nor duplicated.
     ///
     /// # Panics
-    /// If this does not hold.
+    /// Panics if this does not hold.
     fn check_conservation(&self) {
         let queued = self.gateways.iter().map(|gateway| gateway.queue.borrow().len() as u64).sum();
         let in_flight = self.gateways.iter().map(|gateway| gateway.in_flight.borrow().len() as u64).sum();
@@ -313,7 +313,7 @@ impl Model {
         });
     }
 
-    /// TCP of a gateway: each segment is a packet, sent when the window has space.
+    /// Runs TCP of a gateway: each segment is a packet, sent when the window has space.
     async fn transport(self: Rc<Self>, index: usize) {
         let gateway = &self.gateways[index];
         gateway.transport.set(Some(self.sim.current_task()));
@@ -351,8 +351,8 @@ impl Model {
         }
     }
 
-    /// The network scheduler of gateway `index`: selects the network unit of the next packet, its
-    /// own unless another is better.
+    /// Runs the network scheduler of gateway `index`: selects the network unit of the next packet,
+    /// its own unless another is better.
     fn choose(&self, index: usize) -> usize {
         let count = self.setup.gateways;
         let reach = match (self.setup.network, self.setup.interconnect) {
@@ -387,7 +387,7 @@ impl Model {
         assert!(sent.is_ok(), "a network unit can hold all windows");
     }
 
-    /// The peer at a ring receives a packet, passes it to the peer of its connection and
+    /// Takes a packet at the peer of a ring, passes it to the peer of its connection and
     /// acknowledges it on the same ring.
     async fn take_packet(self: Rc<Self>, ring: usize, frame: FddiFrame<Unit>) {
         let Unit::Data { gateway, sequence } = frame.item else { return };
@@ -404,8 +404,8 @@ impl Model {
         self.rings[ring].send(self.setup.receiver(), SENDER, self.setup.assumed.ack_bytes, item).await;
     }
 
-    /// The network scheduler of the gateway at a ring passes an acknowledgement to the TCP that
-    /// sent the packet.
+    /// Passes an acknowledgement from the network scheduler of the gateway at a ring to the TCP
+    /// that sent the packet.
     async fn take_acknowledgement(self: Rc<Self>, ring: usize, frame: FddiFrame<Unit>) {
         let Unit::Acknowledgement { gateway, first, end } = frame.item else { return };
         self.mesh.transfer(ring, gateway, self.setup.assumed.ack_bytes).await;

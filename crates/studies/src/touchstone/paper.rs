@@ -112,10 +112,10 @@ pub(super) struct Delta {
 }
 
 impl Case {
-    /// In the order of the tables' columns.
+    /// All cases, in the order of the tables' columns.
     pub(super) const ALL: [Self; 4] = [Self::Quiet, Self::Uniform, Self::OneOverloaded, Self::TwoOverloaded];
 
-    /// As a heading.
+    /// Returns the case as a heading.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Quiet => "no background",
@@ -127,17 +127,17 @@ impl Case {
 }
 
 impl Throughputs {
-    /// Table 5: low load.
+    /// Returns Table 5: low load.
     pub(super) fn table_5() -> Self {
         parse(include_str!("../../data/004-table-5.toml"))
     }
 
-    /// Table 6: high load.
+    /// Returns Table 6: high load.
     pub(super) fn table_6() -> Self {
         parse(include_str!("../../data/004-table-6.toml"))
     }
 
-    /// The table's value for these schedulers in this case, in Mb/s.
+    /// Returns the table's value for these schedulers in this case, in Mb/s.
     pub(super) fn mbps(&self, application: Application, network: Network, case: Case) -> f64 {
         let row = self.row.iter().find(|row| row.application == application && row.network == network);
         let row = row.expect("the table has a row for each pair of schedulers");
@@ -161,7 +161,7 @@ impl Machine {
         parse(include_str!("../../data/004-touchstone.toml"))
     }
 
-    /// "Available capacity": the capacity of the rings minus their background, in Mb/s.
+    /// Returns the "available capacity": the capacity of the rings minus their background, in Mb/s.
     pub(super) fn capacity_mbps(&self) -> f64 {
         self.gateways as f64 * self.capacity.ring_mbps * (1.0 - self.capacity.background_percent / 100.0)
     }

@@ -16,7 +16,7 @@ pub(super) struct Table7;
 /// Latency by window.
 pub(super) struct Table8;
 
-/// Why these tables are predictions.
+/// Reason why these tables are predictions.
 const PREDICTION: &str = "A prediction: the printed values were not available to the authors of this model, and \
     nothing in it was fitted to this table.";
 
@@ -105,8 +105,8 @@ fn by_length(case: Case, lengths_km: &[u64], rows: &[Vec<Point>]) -> Plot {
     }
 }
 
-/// Claims 004-22 and 004-23: adaptive network scheduling pays on long networks, where queues build
-/// up, and not on short ones.
+/// Checks claims 004-22 and 004-23: adaptive network scheduling pays on long networks, where queues
+/// build up, and not on short ones.
 fn length_checks(points: &[(Case, Vec<Vec<Point>>)]) -> Vec<Check> {
     let mut checks = Vec::new();
     for (case, rows) in points {
@@ -198,8 +198,7 @@ fn main_figure_8(inputs: &Inputs8) -> MainFigure {
     }
 }
 
-/// A property that can be checked without the printed values: overload increases the latency at
-/// every window.
+/// Checks a property that needs no printed values: overload increases the latency at every window.
 fn window_checks(cases: &[Case], points: &[Vec<Point>]) -> Vec<Check> {
     let mut checks = Vec::new();
     for (pair, rows) in cases.windows(2).zip(points.windows(2)) {

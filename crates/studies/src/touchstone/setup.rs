@@ -39,16 +39,16 @@ pub(super) enum Interconnect {
     Crossbar,
 }
 
-/// How the adaptive network scheduler rates a network unit with `q` waiting frames and a last token
-/// rotation of `r`.
+/// Way in which the adaptive network scheduler rates a network unit with `q` waiting frames and a
+/// last token rotation of `r`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Rule {
-    /// By `(q + 1) r`.
+    /// Rates by `(q + 1) r`.
     Product,
-    /// By `q` times a packet's time on the ring, plus `r`.
+    /// Rates by `q` times a packet's time on the ring, plus `r`.
     Sum,
-    /// By a threshold: a packet that finds this many frames at its own unit goes to the neighbour
-    /// or, with a crossbar, to the shortest queue.
+    /// Decides by a threshold: a packet that finds this many frames at its own unit goes to the
+    /// neighbour or, with a crossbar, to the shortest queue.
     OwnQueue(usize),
 }
 
@@ -200,7 +200,7 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// The report's machine at this share of its capacity, with fixed schedulers.
+    /// Returns the report's machine at this share of its capacity, with fixed schedulers.
     pub(super) fn new(offered_percent_of_capacity: f64, case: Case) -> Self {
         let machine = Machine::load();
         assert!(machine.array_wraps, "the model has a closed array");
@@ -220,7 +220,7 @@ impl Setup {
         }
     }
 
-    /// The same with these schedulers.
+    /// Returns the same setup with these schedulers.
     #[must_use]
     pub(super) fn with(mut self, application: Application, network: Network) -> Self {
         (self.application, self.network) = (application, network);
@@ -230,7 +230,7 @@ impl Setup {
     /// Checks the configuration, apart from the checks of its rings and links.
     ///
     /// # Errors
-    /// Names the invalid key.
+    /// Returns an error that names the invalid key.
     pub(super) fn validate(&self) -> Result<(), ConfigError> {
         let assumed = &self.assumed;
         ConfigError::require(self.gateways > 0, "gateways", || "must not be zero".to_owned())?;
@@ -265,13 +265,13 @@ impl Setup {
         })
     }
 
-    /// Station of the background: half way back from the peer.
+    /// Returns the station of the background: half way back from the peer.
     const fn background_station(&self) -> usize {
         usize::midpoint(self.receiver(), self.stations)
     }
 
-    /// Background load of ring `index`. The first rings are the overloaded ones: their generators
-    /// offer most.
+    /// Returns the background load of ring `index`. The first rings are the overloaded ones: their
+    /// generators offer most.
     fn background(&self, index: usize) -> f64 {
         let (elsewhere, overloaded) = match self.case {
             Case::Quiet => (0.0, 0),
@@ -282,39 +282,40 @@ impl Setup {
         if index < overloaded { self.assumed.overload } else { elsewhere }
     }
 
-    /// Station of the peer.
+    /// Returns the station of the peer.
     pub(super) const fn receiver(&self) -> usize {
         self.assumed.peer_station
     }
 
-    /// Window in packets.
+    /// Returns the window in packets.
     pub(super) const fn window_packets(&self) -> u64 {
         self.window_bytes / self.assumed.packet_bytes
     }
 
-    /// Queue length in segments at which a queue is full.
+    /// Returns the queue length in segments at which a queue is full.
     pub(super) fn high(&self) -> usize {
         (self.assumed.high_bytes / self.assumed.packet_bytes).max(1) as usize
     }
 
-    /// Queue length in segments below which generators restart; an empty queue is always below.
+    /// Returns the queue length in segments below which generators restart; an empty queue is
+    /// always below.
     pub(super) fn low(&self) -> usize {
         (self.assumed.low_bytes / self.assumed.packet_bytes).max(1) as usize
     }
 
-    /// Mean message length in segments.
+    /// Returns the mean message length in segments.
     pub(super) fn message_segments(&self) -> f64 {
         self.assumed.message_bytes / self.assumed.packet_bytes as f64
     }
 
-    /// Load of each generator as a share of the total.
+    /// Returns the load of each generator as a share of the total.
     pub(super) fn shares(&self) -> Vec<f64> {
         let weights: Vec<f64> = (0..self.gateways).map(|index| self.assumed.share_ratio.powi(index as i32)).collect();
         let sum: f64 = weights.iter().sum();
         weights.iter().map(|weight| weight / sum).collect()
     }
 
-    /// The ring of gateway `index`.
+    /// Returns the ring of gateway `index`.
     pub(super) fn ring(&self, index: usize) -> RingConfig {
         let background = Background {
             station: self.background_station(),
@@ -335,7 +336,7 @@ impl Setup {
         }
     }
 
-    /// The interconnect of the gateways.
+    /// Returns the interconnect of the gateways.
     pub(super) const fn mesh(&self) -> MeshConfig {
         let topology = match self.interconnect {
             Interconnect::Array => Topology::LinearArray { processors: self.gateways, wraps: true },

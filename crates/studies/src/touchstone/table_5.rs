@@ -32,7 +32,7 @@ const APPLICATION: (Application, Network) = POLICIES[1];
 /// Both adaptive.
 const BOTH: (Application, Network) = POLICIES[2];
 
-/// The cells that parameters were fitted to, in the fixed/fixed rows of both tables.
+/// Returns whether parameters were fitted to this row's cells: the fixed/fixed rows of both tables.
 pub(super) fn is_fixed(policy: (Application, Network)) -> bool {
     policy == FIXED
 }

@@ -19,7 +19,7 @@ const FIXED: (Application, Network) = POLICIES[0];
 const APPLICATION: (Application, Network) = POLICIES[1];
 const BOTH: (Application, Network) = POLICIES[2];
 
-/// Cells that do not fit, and why.
+/// Cells that do not fit, and the reasons.
 const MISSES: [&str; 4] = [
     "Without background our rings are slower, by the report's measure, than with it: a window passes a timed-token \
      ring in a time that a background of 30 % increases by 1 / 0.7, while the tables show nearly twice that. The \
@@ -47,7 +47,7 @@ const RULES: [(&str, Rule, Acknowledgements); 6] = [
     ("smaller frames x their time + last rotation", Rule::Sum, Acknowledgements::Cumulative),
 ];
 
-/// Adaptive/adaptive under each rule, compared with the printed values.
+/// Compares adaptive/adaptive under each rule with the printed values.
 fn rules(paper: &Throughputs, options: &Options) -> Table {
     let few = Options { replications: options.replications.min(2), precision: None, ..*options };
     let row = |&(label, rule, acknowledgements): &(&str, Rule, Acknowledgements)| {
@@ -151,7 +151,7 @@ fn checks(grid: &Grid, main_figure: &Setup, options: &Options) -> Vec<Check> {
     checks
 }
 
-/// Throughput of each gateway with the ring of the first one overloaded.
+/// Returns the throughput of each gateway with the ring of the first one overloaded.
 fn gateways(grid: &Grid) -> Plot {
     let series = |policy| Series {
         name: super::experiment::label(policy),

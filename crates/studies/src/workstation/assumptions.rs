@@ -23,12 +23,12 @@ pub(super) struct MainFigure {
 }
 
 impl MainFigure {
-    /// The throughput of `config`.
+    /// Returns the throughput of `config`.
     pub(super) const fn throughput(name: &'static str, config: Config) -> Self {
         Self { name, config, figure: |point| point.throughput }
     }
 
-    /// The delay of the segments of `config`.
+    /// Returns the delay of the segments of `config`.
     pub(super) const fn delay(name: &'static str, config: Config) -> Self {
         Self { name, config, figure: |point| point.delay }
     }
@@ -49,7 +49,7 @@ struct Parameter {
     alternatives: &'static [Alternative],
 }
 
-/// The assumptions of `main_figures`. Each is evaluated on those that it affects.
+/// Returns the assumptions of `main_figures`. Each is evaluated on those that it affects.
 pub(super) fn choices(main_figures: &[MainFigure]) -> Vec<Choice> {
     PARAMETERS.iter().filter_map(|parameter| choice(parameter, main_figures)).collect()
 }
@@ -379,7 +379,8 @@ fn set_data_words(config: &mut Config, words: u64) {
     (costs.send.data_words, costs.receive.data_words) = (words, words);
 }
 
-/// In proportion, because slower processors already have fewer application instructions.
+/// Scales the costs of generation in proportion, because slower processors already have fewer
+/// application instructions.
 const fn scale_generate(config: &mut Config) {
     let generate = &mut config.choices.costs.generate;
     generate.instructions = generate.instructions * 5 / 2;

@@ -196,7 +196,7 @@ struct Channel {
 }
 
 impl Channel {
-    /// Whether the next packet is lost.
+    /// Returns whether the next packet is lost.
     fn loses(&mut self, case: &Case, stream: &mut Stream) -> bool {
         let probability = if self.has_lost { case.loss.max(case.loss_after_loss) } else { case.loss };
         self.has_lost = stream.chance(probability);
@@ -204,8 +204,8 @@ impl Channel {
     }
 }
 
-/// Each working channel independently: a loss is known after a window, and everything sent since is
-/// retransmitted.
+/// Runs each working channel independently: a loss is known after a window, and everything sent
+/// since is retransmitted.
 fn go_back(case: &Case, stream: &mut Stream) -> (u64, u64) {
     let (mut arrived, mut resent) = (0, 0);
     for _ in case.broken..case.channels {
@@ -224,7 +224,7 @@ fn go_back(case: &Case, stream: &mut Stream) -> (u64, u64) {
     (arrived, resent)
 }
 
-/// All channels together: a slot that loses more than its parity is known after a window, and
+/// Runs all channels together: a slot that loses more than its parity is known after a window, and
 /// everything since is retransmitted.
 fn coded(case: &Case, stream: &mut Stream) -> (u64, u64) {
     let data = (case.channels - case.parity) as u64;

@@ -55,7 +55,7 @@ pub(crate) enum Retransmit {
 const MINIMUM_TIMEOUT: Duration = Duration::from_millis(2);
 
 impl Timer {
-    /// With the report's filter.
+    /// Returns the timer with the report's filter.
     pub(super) fn of_paper() -> Self {
         let common = &paper().common;
         Self { alpha: common.alpha, beta: common.beta, minimum: MINIMUM_TIMEOUT, retransmit: Retransmit::FromLate }
@@ -108,9 +108,9 @@ pub(crate) struct Choices {
     pub(crate) background_arrivals: Arrivals,
     /// Frames that an interface has fetched and not sent.
     pub(crate) interface_frames: usize,
-    /// Per packet, outgoing and incoming.
+    /// Service time of the device per packet, outgoing and incoming.
     pub(crate) mux_service: Duration,
-    /// Before each transfer of an interface.
+    /// Time before each transfer of an interface.
     pub(crate) dma_setup: Duration,
     /// Instructions of a context switch and of an interrupt, in addition to those of the
     /// operations.
@@ -120,7 +120,7 @@ pub(crate) struct Choices {
     pub(crate) background_station: usize,
     /// Maximum age of the scheduler's information on queues and rotations. Zero: always current.
     pub(crate) stale: Duration,
-    /// `None`: only errors cause retransmissions.
+    /// Retransmission timer; with `None`, only errors cause retransmissions.
     pub(crate) timer: Option<Timer>,
     /// Whether the application processor is notified of each acknowledged segment by a message,
     /// which ends its delay. False: the delay ends with the last acknowledgement.
@@ -142,7 +142,7 @@ pub(crate) struct Config {
     pub(crate) segment_bits: u64,
     pub(crate) window_bits: u64,
     pub(crate) packet_bits: u64,
-    /// Per bit.
+    /// Error rate per bit.
     pub(crate) error_rate: f64,
     pub(crate) transactions: Transactions,
     pub(crate) schedule: Schedule,
@@ -156,7 +156,7 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// The machine of Table 1 under uniform load, with round robin and DRDA.
+    /// Returns the machine of Table 1 under uniform load, with round robin and DRDA.
     pub(crate) fn new(kind: Kind) -> Self {
         let facts = match kind {
             Kind::TwoBus => &paper().machines.two_bus,
@@ -200,8 +200,8 @@ impl Config {
         }
     }
 
-    /// The same under the report's nonuniform load. The one-bus machine gets the window of those
-    /// rows.
+    /// Returns the same machine under the report's nonuniform load. The one-bus machine gets the
+    /// window of those rows.
     pub(crate) fn nonuniform(mut self) -> Self {
         let common = &paper().common;
         self.load = Load::Steps(common.steps.clone());
@@ -211,7 +211,7 @@ impl Config {
         self
     }
 
-    /// The same with the adaptive network scheduler.
+    /// Returns the same machine with the adaptive network scheduler.
     pub(crate) fn adaptive(mut self) -> Self {
         self.schedule = Schedule::Adaptive;
         self
@@ -236,7 +236,7 @@ impl Config {
     /// Checks the configuration, apart from the checks of its components.
     ///
     /// # Errors
-    /// Names the invalid key.
+    /// Returns an error that names the invalid key.
     pub(crate) fn validate(&self) -> Result<(), ConfigError> {
         ConfigError::require(self.protocol_processors > 0, "protocol_processors", || "must not be zero".to_owned())?;
         ConfigError::require(self.interfaces > 0, "interfaces", || "must not be zero".to_owned())?;
@@ -275,7 +275,7 @@ impl Config {
         self.small.map_or(Ok(()), |small| self.validate_small(&small))
     }
 
-    /// The shares and their mirror image must be valid.
+    /// Checks that the shares and their mirror image are valid.
     fn validate_load(&self) -> Result<(), ConfigError> {
         let Load::Steps(steps) = &self.load else { return Ok(()) };
         let first = *steps.first().ok_or_else(|| ConfigError::new("load", "must not be empty"))?;

@@ -14,7 +14,7 @@ use crate::conserved::assert_conserved;
 /// A segment of the application.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment {
-    /// When its generation started.
+    /// Time at which its generation started.
     pub(super) generated_at: Instant,
     pub(super) packets: u64,
     /// Bits per packet.
@@ -60,9 +60,9 @@ pub(super) struct Connection {
 /// A packet in flight.
 #[derive(Clone, Copy)]
 pub(super) struct Sent {
-    /// When it was first sent.
+    /// Time at which it was first sent.
     pub(super) at: Instant,
-    /// When it is to be retransmitted; `None` without a timer.
+    /// Time at which it must be retransmitted; `None` without a timer.
     pub(super) deadline: Option<Instant>,
     pub(super) data: Data,
 }
@@ -86,8 +86,8 @@ impl Connection {
         }
     }
 
-    /// When packet `sequence` is to be retransmitted; `None` if it is acknowledged, has no timer,
-    /// or its processor has failed.
+    /// Returns the time at which packet `sequence` must be retransmitted; `None` if it is
+    /// acknowledged, has no timer, or its processor has failed.
     pub(super) fn deadline_of(&self, sequence: u64) -> Option<Instant> {
         if self.has_failed.get() {
             return None;
@@ -102,7 +102,7 @@ impl Connection {
         }
     }
 
-    /// Number of segments that are not fully acknowledged.
+    /// Returns the number of segments that are not fully acknowledged.
     pub(super) fn segments_in_flight(&self) -> u64 {
         self.segments.borrow().len() as u64
     }
@@ -117,7 +117,7 @@ impl Connection {
     /// packet.
     ///
     /// # Panics
-    /// If this does not hold. Slots of a failed processor are lost with it.
+    /// Panics if this does not hold. Slots of a failed processor are lost with it.
     pub(super) fn check_window(&self) {
         if self.has_failed.get() {
             return;
@@ -136,7 +136,7 @@ impl Connection {
 }
 
 impl Supply {
-    /// Numbers of segments and small messages that are not taken.
+    /// Returns the numbers of segments and small messages that are not taken.
     pub(super) fn waiting(&self) -> [u64; 2] {
         [&self.segments, &self.small].map(|store| store.len() as u64)
     }

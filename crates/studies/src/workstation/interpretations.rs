@@ -24,8 +24,8 @@ pub(super) struct Printed {
     pub(super) delay_us: f64,
 }
 
-/// None of them fits all rows. Those of the 1-bus under nonuniform load fit with rings with a short
-/// target rotation time, or with running timers ([`timers_run`]).
+/// Interpretations; none of them fits all rows. The rows of the 1-bus under nonuniform load fit
+/// with rings with a short target rotation time, or with running timers ([`timers_run`]).
 const INTERPRETATIONS: [Interpretation; 10] = [
     ("TTRT 0.53 ms, background frames of 4500 bytes, two frames per interface", |config| {
         short_target(config, Duration::from_micros(530));
@@ -54,7 +54,7 @@ fn timers_send(config: &mut Config, retransmit: Retransmit) {
     config.choices.timer = Some(Timer { retransmit, ..Timer::of_paper() });
 }
 
-/// Running timers of RFC 793, and the other changes with which both rows of the 1-bus under
+/// Applies running timers of RFC 793, and the other changes with which both rows of the 1-bus under
 /// nonuniform load agree: three frames per interface, longer background frames, a scheduler that
 /// considers the queue first, and an application that is notified of acknowledged segments.
 pub(super) fn timers_run(config: &mut Config) {
@@ -77,13 +77,13 @@ fn short_target(config: &mut Config, ttrt: Duration) {
     two_frames(config);
 }
 
-/// The serial machine's interface already holds more.
+/// Applies two frames per interface; the serial machine's interface already holds more.
 fn two_frames(config: &mut Config) {
     config.choices.interface_frames = config.choices.interface_frames.max(2);
 }
 
-/// The throughput of every row of `rows` under each interpretation. The heading gives the number of
-/// replications, which may be smaller than that of the study.
+/// Returns the throughput of every row of `rows` under each interpretation. The heading gives the
+/// number of replications, which may be smaller than that of the study.
 pub(super) fn table(rows: &[Printed], options: &Options) -> Table {
     let row = |(label, change): &Interpretation| {
         let cell = |printed: &Printed| {
@@ -103,7 +103,7 @@ pub(super) fn table(rows: &[Printed], options: &Options) -> Table {
     }
 }
 
-/// The rows of the report's `table` with running timers.
+/// Returns the rows of the report's `table` with running timers.
 pub(super) fn timers_table(table: &str, rows: &[Printed], options: &Options) -> Table {
     let row = |printed: &Printed| {
         let mut config = printed.config.clone();
@@ -125,7 +125,7 @@ pub(super) fn timers_table(table: &str, rows: &[Printed], options: &Options) -> 
     }
 }
 
-/// Retransmitted packets per 100 acknowledged ones.
+/// Returns the number of retransmitted packets per 100 acknowledged ones.
 fn retransmitted_percent(run: &Measured) -> f64 {
     let acknowledged: usize = run.round_trips_us.iter().map(Vec::len).sum();
     100.0 * run.resent as f64 / acknowledged.max(1) as f64

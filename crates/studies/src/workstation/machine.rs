@@ -43,7 +43,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// The machine `name` of `config` at `station`.
+    /// Creates the machine `name` of `config` at `station`.
     pub(super) fn new(sim: &Sim, config: &Config, name: &str, station: usize) -> Result<Self, ConfigError> {
         let parts = Parts { sim, config, name };
         let abus = parts.bus("abus", config.abus_mbps)?;
@@ -133,8 +133,9 @@ impl Parts<'_> {
         Bus::new(self.sim, &format!("{} {part}", self.name), config)
     }
 
-    /// As in the report, every instruction is in the cache and no data word is. Context switches
-    /// and interrupts are included in the operations' costs unless the choices say otherwise.
+    /// Creates a processor; as in the report, every instruction is in the cache and no data word
+    /// is. Context switches and interrupts are included in the operations' costs unless the choices
+    /// say otherwise.
     fn processor(&self, part: &str, memory: &AttachedMemory) -> Result<Processor, ConfigError> {
         let config = ProcessorConfig {
             mips: self.config.mips,

@@ -17,7 +17,8 @@ pub(super) struct Minimum;
 /// Failures of processors and channels.
 pub(super) struct Failures;
 
-/// Numbers of processors and rings in the grid. Quick runs have only those that the checks need.
+/// Returns the numbers of processors and rings in the grid. Quick runs have only those that the
+/// checks need.
 const fn counts(effort: Effort) -> &'static [usize] {
     match effort {
         Effort::Quick => &[1, 3, 4, 5, 6],
@@ -154,7 +155,7 @@ type Figure = fn(&Point) -> measure::Estimate;
 const FIGURES: [(&str, &str, Figure); 2] =
     [("throughput", "Mb/s", |point| point.throughput), ("delay per segment", "us", |point| point.delay)];
 
-/// A machine of the grid.
+/// Returns a machine of the grid.
 fn machine(kind: Kind, protocol_processors: usize, interfaces: usize) -> Config {
     let measured = Duration::from_millis(200);
     Config { protocol_processors, interfaces, measured, ..Config::new(kind) }
@@ -220,7 +221,8 @@ impl Study for Failures {
     }
 }
 
-/// The last remaining part still carries data, and the remaining parts carry at least their share.
+/// Checks that the last remaining part still carries data, and that the remaining parts carry at
+/// least their share.
 fn degradation(kind: Kind, what: &str, points: &[Point]) -> [Check; 2] {
     let count = points.len();
     let whole = points[0].throughput.mean;

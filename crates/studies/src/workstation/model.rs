@@ -189,18 +189,18 @@ impl Model {
         *self.known_outlets[usize::from(is_sender)].borrow_mut() = outlets;
     }
 
-    /// A processor, in round-robin order.
+    /// Returns a processor, in round-robin order.
     pub(super) fn any_processor(&self) -> usize {
         self.turn.set((self.turn.get() + 1) % self.config.protocol_processors);
         self.turn.get()
     }
 
-    /// The processor that works on packets of `connection` at the sender.
+    /// Returns the processor that works on packets of `connection` at the sender.
     pub(super) fn sending_processor(&self, connection: usize) -> usize {
         if self.config.scheme.central_sender { self.any_processor() } else { connection }
     }
 
-    /// The processor that works on packets of `connection` at the receiver.
+    /// Returns the processor that works on packets of `connection` at the receiver.
     pub(super) fn receiving_processor(&self, connection: usize) -> usize {
         let scheme = self.config.scheme;
         if scheme.central_sender || scheme.central_receiver { self.any_processor() } else { connection }
@@ -214,7 +214,7 @@ impl Model {
     /// Checks that segments, frames and window slots are neither lost nor duplicated.
     ///
     /// # Panics
-    /// If this does not hold.
+    /// Panics if this does not hold.
     pub(super) fn check_conservation(&self) {
         let segments = &self.segments;
         let [waiting, small] = self.supply.waiting();
@@ -242,7 +242,7 @@ impl Model {
         self.connections.iter().for_each(Connection::check_window);
     }
 
-    /// The results since the end of the warm-up.
+    /// Returns the results since the end of the warm-up.
     pub(super) fn measured(&self, reports: Vec<ComponentReport>) -> Measured {
         let tallies = self.tallies.borrow();
         let accesses = || reports.iter().filter(|report| report.name.ends_with(" accesses"));
@@ -264,8 +264,8 @@ impl Model {
 }
 
 impl Measured {
-    /// Mean utilisation of components whose names begin with `begin` and contain `part`; `None` if
-    /// there is none.
+    /// Returns the mean utilisation of components whose names begin with `begin` and contain
+    /// `part`; `None` if there is none.
     pub(crate) fn utilisation(&self, begin: &str, part: &str) -> Option<f64> {
         let matching =
             self.reports.iter().filter(|report| report.name.starts_with(begin) && report.name.contains(part));

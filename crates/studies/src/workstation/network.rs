@@ -55,7 +55,7 @@ pub(super) async fn transmit(model: Rc<Model>, from_sender: bool, outgoing: Outg
     machine.outboxes[index].put(outgoing).await;
 }
 
-/// An interface fetches a packet, waits until it has been sent, and fetches the next one.
+/// Runs an interface that fetches a packet, waits until it has been sent, and fetches the next one.
 async fn send_frames(model: Rc<Model>, from_sender: bool, index: usize) {
     let machine = model.machine(from_sender);
     let peer = model.machine(!from_sender).station;
@@ -74,7 +74,7 @@ async fn send_frames(model: Rc<Model>, from_sender: bool, index: usize) {
     }
 }
 
-/// An interface stores incoming packets in memory.
+/// Runs an interface that stores incoming packets in memory.
 async fn take_frames(
     model: Rc<Model>,
     is_sender: bool,
@@ -121,7 +121,7 @@ async fn update_outlets(model: Rc<Model>) {
 }
 
 impl Model {
-    /// The current state as known_outlets by the schedulers of a machine.
+    /// Returns the current state as known to the schedulers of a machine.
     fn current_outlets(&self, of_sender: bool) -> Vec<Outlet> {
         let machine = self.machine(of_sender);
         let outlet = |index: usize| Outlet {

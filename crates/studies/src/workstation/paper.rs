@@ -148,7 +148,7 @@ pub(crate) struct Costs {
     pub(crate) message: Cost,
 }
 
-/// The report's numbers.
+/// Returns the report's numbers.
 pub(super) fn paper() -> &'static Paper {
     static PAPER: LazyLock<Paper> = LazyLock::new(|| {
         toml::from_str(include_str!("../../data/004-workstation.toml")).expect("the shipped file is well-formed")
@@ -156,12 +156,12 @@ pub(super) fn paper() -> &'static Paper {
     &PAPER
 }
 
-/// The window of the 2-bus machine, in kbit.
+/// Returns the window of the 2-bus machine, in kbit.
 pub(crate) fn two_bus_window_kbit() -> u64 {
     paper().machines.two_bus.window_kbit
 }
 
-/// Our cost table.
+/// Returns our cost table.
 pub(super) fn costs() -> Costs {
     static COSTS: LazyLock<Costs> = LazyLock::new(|| {
         toml::from_str(include_str!("../../data/004-costs.toml")).expect("the shipped file is well-formed")

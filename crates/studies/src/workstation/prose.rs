@@ -45,7 +45,7 @@ pub(crate) struct Display {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Misprint {
-    /// The most likely one first.
+    /// Possible readings, the most likely one first.
     pub(crate) readings_mbps: [f64; 2],
 }
 
@@ -53,13 +53,13 @@ impl LargerSegments {
     /// Tolerance at the ends of the printed range, as a fraction of the delay.
     const MARGIN: f64 = 0.02;
 
-    /// Whether `more` is within the printed range.
+    /// Returns whether `more` is within the printed range.
     pub(crate) fn contains(self, more: f64) -> bool {
         (self.more_delay_min - Self::MARGIN..=self.more_delay_max + Self::MARGIN).contains(&more)
     }
 }
 
-/// The numbers of the text.
+/// Returns the numbers of the text.
 pub(crate) fn prose() -> Prose {
     static PROSE: LazyLock<Prose> = LazyLock::new(|| {
         toml::from_str(include_str!("../../data/004-prose.toml")).expect("the shipped file is well-formed")

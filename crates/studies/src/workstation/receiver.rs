@@ -40,14 +40,15 @@ async fn receive_packets(model: Rc<Model>, processor: usize) {
     }
 }
 
-/// Whether a packet is to be delivered. Packets that a timer retransmitted unnecessarily are
-/// acknowledged again and delivered once. Without a timer such packets are rare: those that follow
-/// a packet with an error are retransmitted, and the processor does not check whether it had them.
+/// Returns whether a packet should be delivered. Packets that a timer retransmitted unnecessarily
+/// are acknowledged again and delivered once. Without a timer such packets are rare: those that
+/// follow a packet with an error are retransmitted, and the processor does not check whether it had
+/// them.
 fn is_to_be_delivered(model: &Model, data: Data) -> bool {
     model.config.choices.timer.is_none() || model.delivered[data.connection].record(data.sequence)
 }
 
-/// Decides what to acknowledge and sends the acknowledgement from `processor`.
+/// Decides which packets to acknowledge and sends the acknowledgement from `processor`.
 fn acknowledge(model: &Rc<Model>, processor: usize, data: Data, is_bad: bool) {
     let Data { connection, sequence, .. } = data;
     let order = &model.resequencers[connection];
@@ -87,7 +88,7 @@ async fn deliver(model: &Rc<Model>, processor: usize, data: Data) {
     });
 }
 
-/// The application receives packets in order of generation; later ones wait.
+/// Delivers packets to the application in order of generation; later ones wait.
 fn resequence(model: &Model, place: u64) {
     let order = &model.host_resequencer;
     if place >= order.expected.get() {

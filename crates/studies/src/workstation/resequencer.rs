@@ -35,7 +35,7 @@ impl Inboxes {
         Self((0..config.protocol_processors).map(inbox).collect())
     }
 
-    /// A packet has been stored in the memory of `processor`.
+    /// Queues a packet stored in the memory of `processor`.
     pub(super) async fn put(&self, processor: usize, data: Data, is_bad: bool) {
         self.0[processor].put((data, is_bad)).await;
     }

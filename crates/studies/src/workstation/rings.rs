@@ -14,12 +14,12 @@ pub(super) const RING_FRAMES: usize = 4096;
 /// full ring of small frames.
 const BACKGROUND_FRAMES: u64 = 10_000;
 
-/// The ring of interface `index`.
+/// Returns the ring of interface `index`.
 pub(super) fn ring(sim: &Sim, config: &Config, stations: usize, index: usize) -> Result<Ring<Packet>, ConfigError> {
     ring_of(sim, config, stations, index)
 }
 
-/// The same, of other packets.
+/// Returns the same ring for other packets.
 pub(super) fn ring_of<T: 'static>(
     sim: &Sim,
     config: &Config,

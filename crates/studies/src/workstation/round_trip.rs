@@ -23,12 +23,12 @@ impl RoundTrip {
         self.smoothed_us.set(Some(self.smoothed_us.get().map_or(round_trip_us, smoothed)));
     }
 
-    /// The timeout of a packet sent now, in microseconds. `None`: no measurement.
+    /// Returns the timeout of a packet sent now, in microseconds. `None` without a measurement.
     pub(super) fn timeout_us(&self, beta: f64) -> Option<f64> {
         self.smoothed_us.get().map(|smoothed| beta * smoothed)
     }
 
-    /// The timeout of a packet sent now.
+    /// Returns the timeout of a packet sent now.
     pub(super) fn timeout(&self, timer: Timer) -> Duration {
         let of_us = |timeout_us: f64| Duration::from_nanos((timeout_us * 1e3).round() as u64);
         self.timeout_us(timer.beta).map_or(FIRST_TIMEOUT, of_us).max(timer.minimum)

@@ -80,7 +80,7 @@ fn main_figure() -> MainFigure {
     MainFigure { name: TIMEOUTS, config: Config::new(Kind::TwoBus).nonuniform(), figure }
 }
 
-/// Number of these round trips for which RFC 793's timer would have fired.
+/// Returns the number of these round trips for which RFC 793's timer would have fired.
 fn timeouts(round_trips_us: &[f64], alpha: f64, beta: f64) -> u64 {
     let known = RoundTrip::default();
     let mut fired = 0;
@@ -93,7 +93,7 @@ fn timeouts(round_trips_us: &[f64], alpha: f64, beta: f64) -> u64 {
     fired
 }
 
-/// Hypothetical timeouts per thousand packets, over all connections of a run.
+/// Returns the number of hypothetical timeouts per thousand packets, over all connections of a run.
 fn timeouts_per_thousand(point: &Point, alpha: f64) -> Estimate {
     let beta = paper().common.beta;
     point.of(|run| {
@@ -103,7 +103,7 @@ fn timeouts_per_thousand(point: &Point, alpha: f64) -> Estimate {
     })
 }
 
-/// Standard deviation divided by the mean, for the first connection.
+/// Returns the standard deviation divided by the mean, for the first connection.
 fn spread(point: &Point) -> Estimate {
     point.of(|run| {
         let mut tally = sim::Tally::default();
@@ -112,7 +112,7 @@ fn spread(point: &Point) -> Estimate {
     })
 }
 
-/// Mean round trip of the first connection.
+/// Returns the mean round trip of the first connection.
 fn mean(point: &Point) -> Estimate {
     point.of(|run| {
         let first = run.round_trips_us.first().map_or(&[][..], Vec::as_slice);

@@ -13,7 +13,7 @@ use super::{network, receiver, sender};
 /// Runs `config` once.
 ///
 /// # Errors
-/// Names the invalid key of `config`.
+/// Returns an error that names the invalid key of `config`.
 pub(crate) fn run(config: &Config, seed: u64, run: u64) -> Result<Measured, ConfigError> {
     let mut simulation = Simulation::new(seed, run);
     let model = Rc::new(Model::new(&simulation.sim(), config)?);
@@ -45,7 +45,7 @@ fn fail(model: &Rc<Model>) {
     }
 }
 
-/// Interval `part` of `parts` equal intervals of `span`.
+/// Returns interval `part` of `parts` equal intervals of `span`.
 const fn part_of(span: Duration, part: usize, parts: usize) -> Duration {
     span.mul_ratio(part as u64, parts as u64)
 }

@@ -23,13 +23,13 @@ pub(super) struct Point {
 }
 
 impl Point {
-    /// The estimate of another figure.
+    /// Returns the estimate of another figure.
     pub(super) fn of(&self, figure: impl Fn(&Measured) -> f64) -> Estimate {
         let values: Vec<f64> = self.runs.iter().map(figure).collect();
         Estimate::of(&values, self.confidence)
     }
 
-    /// Mean utilisation of components of this name.
+    /// Returns the mean utilisation of components of this name.
     pub(super) fn utilisation(&self, begin: &str, part: &str) -> Estimate {
         self.of(|run| run.utilisation(begin, part).unwrap_or(0.0))
     }
@@ -38,7 +38,7 @@ impl Point {
 /// Runs `config` with the length and number of replications of `options`.
 ///
 /// # Panics
-/// If it is invalid: the studies build valid machines.
+/// Panics if it is invalid: the studies build valid machines.
 pub(super) fn point(options: &Options, config: &Config) -> Point {
     let mut config = config.clone();
     if options.effort == Effort::Quick {
@@ -77,17 +77,17 @@ pub(super) fn warm_up_check(options: &Options, configs: &[Config]) -> Check {
     warm_up::check("delays of segments", &all)
 }
 
-/// The columns of most tables here.
+/// Returns the columns of most tables here.
 pub(super) fn throughput_and_delay() -> Vec<Column> {
     vec![Column::new("throughput", "Mb/s"), Column::new("delay per segment", "us")]
 }
 
-/// A row of [`throughput_and_delay`] without printed values.
+/// Returns a row of [`throughput_and_delay`] without printed values.
 pub(super) fn ours(label: impl Into<String>, point: &Point) -> Row {
     Row { label: label.into(), cells: vec![Cell::ours(point.throughput), Cell::ours(point.delay)] }
 }
 
-/// A series of one figure over several configurations.
+/// Returns a series of one figure over several configurations.
 fn series<'a>(
     name: &str,
     points: impl IntoIterator<Item = (f64, &'a Point)>,
@@ -96,8 +96,8 @@ fn series<'a>(
     Series { name: name.to_owned(), points: points.into_iter().map(|(x, point)| (x, figure(point))).collect() }
 }
 
-/// Two plots, `title: throughput` and `title: delay per segment`, of the same configurations: named
-/// curves of points at places on `x`.
+/// Returns two plots, `title: throughput` and `title: delay per segment`, of the same
+/// configurations: named curves of points at places on `x`.
 pub(super) fn throughput_and_delay_by(title: &str, x: &Column, curves: &[(&str, Vec<(f64, &Point)>)]) -> [Plot; 2] {
     let plot = |figure: fn(&Point) -> Estimate, y: Column| Plot {
         title: format!("{title}: {}", y.name),
@@ -109,7 +109,7 @@ pub(super) fn throughput_and_delay_by(title: &str, x: &Column, curves: &[(&str, 
     [plot(throughput, Column::new("throughput", "Mb/s")), plot(delay, Column::new("delay per segment", "us"))]
 }
 
-/// The same as a table, with one row per place of each curve.
+/// Returns the same data as a table, with one row per place of each curve.
 pub(super) fn table_by(title: &str, x: &Column, curves: &[(&str, Vec<(f64, &Point)>)]) -> Table {
     let label = |name: &str, place: f64| format!("{name}, {} {place} {}", x.name, x.unit).trim_end().to_owned();
     let rows = |(name, points): &(&str, Vec<(f64, &Point)>)| -> Vec<Row> {
@@ -118,13 +118,13 @@ pub(super) fn table_by(title: &str, x: &Column, curves: &[(&str, Vec<(f64, &Poin
     Table { title: title.to_owned(), columns: throughput_and_delay(), rows: curves.iter().flat_map(rows).collect() }
 }
 
-/// The places of a curve, for [`throughput_and_delay_by`].
+/// Returns the places of a curve, for [`throughput_and_delay_by`].
 pub(super) fn places<K: Copy>(points: &[(K, Point)], place: impl Fn(K) -> f64) -> Vec<(f64, &Point)> {
     points.iter().map(|(at, point)| (place(*at), point)).collect()
 }
 
-/// `config` with protocol processors of `mips`. The application's processor keeps the speed of
-/// Table 1; otherwise it would be the limit.
+/// Returns `config` with protocol processors of `mips`. The application's processor keeps the speed
+/// of Table 1; otherwise it would be the limit.
 pub(super) fn slowed(config: &Config, mips: f64) -> Config {
     let mut slow = Config { mips, ..config.clone() };
     let generate = &mut slow.choices.costs.generate;
@@ -132,7 +132,7 @@ pub(super) fn slowed(config: &Config, mips: f64) -> Config {
     slow
 }
 
-/// `12.3 ± 0.4`, for checks.
+/// Formats an estimate as `12.3 ± 0.4`, for checks.
 pub(super) fn shown(estimate: Estimate) -> String {
     match estimate.plus_minus {
         Some(half) => format!("{:.1} ± {half:.1}", estimate.mean),

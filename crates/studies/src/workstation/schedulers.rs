@@ -87,13 +87,14 @@ impl Study for Central {
     }
 }
 
-/// Rates beside their ceilings.
+/// Formats rates beside their ceilings.
 fn rates_of_ceilings(pairs: &[(f64, f64)]) -> String {
     let pairs: Vec<_> = pairs.iter().map(|(ours, ceiling)| format!("{ours:.0} of {ceiling:.0} Mb/s")).collect();
     pairs.join(", ")
 }
 
-/// The machine whose device takes `micros` per packet, with windows that are never the limit.
+/// Returns the machine whose device takes `micros` per packet, with windows that are never the
+/// limit.
 fn with_device(micros: u64) -> Config {
     let mut config = Config::new(Kind::OneBus);
     config.window_bits *= WIDER;
@@ -181,7 +182,8 @@ impl Study for Stale {
     }
 }
 
-/// The machine under nonuniform load whose adaptive schedulers have information of age `micros`.
+/// Returns the machine under nonuniform load whose adaptive schedulers have information of age
+/// `micros`.
 fn with_information_age(kind: Kind, micros: u64) -> Config {
     let mut config = Config::new(kind).nonuniform().adaptive();
     config.choices.stale = Duration::from_micros(micros);

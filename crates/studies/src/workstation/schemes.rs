@@ -199,7 +199,7 @@ impl Study for Classes {
     }
 }
 
-/// The small packet of Table 4; 8 Mb/s.
+/// Returns the small packet of Table 4; 8 Mb/s.
 const fn small(dedicated: bool) -> Small {
     Small { interval: Duration::from_micros(500), bits: 500 * 8, dedicated }
 }

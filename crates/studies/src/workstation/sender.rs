@@ -21,7 +21,7 @@ pub(super) fn start(model: &Rc<Model>) {
     }
 }
 
-/// A saturated source: the next segment is generated as soon as there is space.
+/// Runs a saturated source: the next segment is generated as soon as there is space.
 async fn make_segments(model: Rc<Model>) {
     let config = &model.config;
     let packets = config.segment_bits / config.packet_bits;
@@ -65,8 +65,8 @@ async fn make_small_messages(model: Rc<Model>) {
     }
 }
 
-/// A processor, or processor 0 for all under central retransmission, takes segments while its
-/// window is open.
+/// Runs a processor, or processor 0 for all under central retransmission, which takes segments
+/// while its window is open.
 async fn send_segments(model: Rc<Model>, connection: usize) {
     let config = &model.config;
     let state = &model.connections[connection];
@@ -116,7 +116,7 @@ async fn return_segment(model: &Model, segment: Segment) {
     down(&model.segments.in_progress);
 }
 
-/// The application's processor copies a segment over the application bus.
+/// Copies a segment over the application bus on the application's processor.
 async fn fetch(model: &Model, worker: usize, bits: u64) {
     let machine = &model.sender;
     let _held = machine.application.acquire().await;
@@ -124,7 +124,7 @@ async fn fetch(model: &Model, worker: usize, bits: u64) {
     machine.abus.copy(from, to, model.config.words(bits)).await;
 }
 
-/// `worker` processes a packet and passes it to the network scheduler.
+/// Processes a packet on `worker` and passes it to the network scheduler.
 async fn send_packet(model: &Rc<Model>, worker: usize, data: Data) {
     let config = &model.config;
     let costs = &config.choices.costs;
@@ -159,7 +159,7 @@ async fn work_on(model: &Rc<Model>, worker: usize, data: Data) {
     model.sim.spawn(transmit(Rc::clone(model), true, outgoing));
 }
 
-/// An acknowledgement has been stored in memory.
+/// Processes an acknowledgement stored in memory.
 pub(super) async fn take_acknowledgement(model: &Rc<Model>, ack: Ack) {
     let config = &model.config;
     let state = &model.connections[ack.connection];
@@ -224,15 +224,14 @@ fn end_delay(model: &Model, segment: Segment) {
     model.tallies.borrow_mut().segment(segment.place.is_none(), now.saturating_since(segment.generated_at), now);
 }
 
-/// The application's scheduler is notified of an acknowledged segment, on its processor and in
-/// turn.
+/// Notifies the application's scheduler of an acknowledged segment, on its processor and in turn.
 async fn confirm(model: Rc<Model>, segment: Segment) {
     let work = model.config.work(model.config.choices.costs.message, 0);
     model.sender.application.run(work).await;
     end_delay(&model, segment);
 }
 
-/// Go-back-N: retransmits the packets in flight of `range`, in order. Each timer restarts at its
+/// Retransmits the packets in flight of `range` in order (go-back-N). Each timer restarts at its
 /// packet's turn.
 pub(super) async fn retransmit(model: &Rc<Model>, connection: usize, range: Range<u64>) {
     let state = &model.connections[connection];
@@ -249,7 +248,7 @@ pub(super) async fn retransmit(model: &Rc<Model>, connection: usize, range: Rang
     }
 }
 
-/// Processor `index` fails: its segments return to the application's scheduler.
+/// Lets processor `index` fail: its segments return to the application's scheduler.
 pub(super) fn fail(model: &Rc<Model>, index: usize) {
     let state = &model.connections[index];
     state.has_failed.set(true);

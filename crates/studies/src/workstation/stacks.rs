@@ -1,5 +1,5 @@
-//! 004-stacks: whole TCP stacks of our own, one for each protocol processor and its ring, beside the
-//! report's machine.
+//! 004-stacks: complete TCP stacks of our own, one for each protocol processor and its ring,
+//! compared with the report's machine.
 
 mod channels;
 
@@ -18,13 +18,13 @@ use crate::study::{Options, Study};
 /// The study.
 pub(super) struct Stacks;
 
-/// Numbers of stacks: as many as the report's machine has interfaces.
+/// Numbers of stacks, up to the number of interfaces of the report's machine.
 const COUNTS: [usize; 6] = [1, 2, 3, 4, 5, 6];
 
-/// A stack adds at least this share of what one alone carries.
+/// Minimum gain of an additional stack, as a share of the throughput of a single one.
 const SHARE_MIN: f64 = 0.95;
 
-/// The report's two-bus machine with as many processors as rings.
+/// Returns the report's two-bus machine with as many processors as rings.
 fn machine(count: usize) -> Config {
     Config { protocol_processors: count, interfaces: count, ..Config::new(Kind::TwoBus) }
 }
@@ -32,7 +32,7 @@ fn machine(count: usize) -> Config {
 /// Results of some stacks.
 struct Ours {
     throughput: Estimate,
-    /// Chunks that waited at the receiver for an earlier one, at most.
+    /// Largest number of chunks that waited at the receiver for an earlier one.
     waiting_max: Estimate,
 }
 
@@ -47,13 +47,13 @@ impl Ours {
     }
 }
 
-/// What so many stacks carry, as a share of so many times what one carries: the least share.
+/// Returns the least ratio of the throughput of n stacks to n times that of one.
 fn least_share_of_sum(ours: &[Estimate]) -> f64 {
     let shares = COUNTS.iter().zip(ours).map(|(&count, one)| one.mean / (count as f64 * ours[0].mean));
     shares.fold(f64::INFINITY, f64::min)
 }
 
-/// How far our stacks are from the model, relative to it: the least and the most.
+/// Returns the least and the largest relative difference of our stacks from the model.
 fn range_of_differences(model: &[Estimate], ours: &[Estimate]) -> (f64, f64) {
     let differences = model.iter().zip(ours).map(|(model, ours)| ours.mean / model.mean - 1.0);
     differences.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), one| (low.min(one), high.max(one)))

@@ -189,8 +189,8 @@ fn hardware_notes() -> Vec<String> {
     .into()
 }
 
-/// Utilisation of processors by instructions: the report does not count the time for which they
-/// wait for memory.
+/// Adds the utilisation of processors by instructions: the report does not count the time for which
+/// they wait for memory.
 fn processors(options: &Options, outcome: &mut Outcome) {
     let instructions = Config::new(Kind::TwoBus).choices.costs.send.instructions as f64;
     let mut rows = Vec::new();
@@ -250,8 +250,8 @@ fn buses(options: &Options, outcome: &mut Outcome) {
     outcome.plots.extend(throughput_and_delay_by("2-bus, by bus", &x, &curves));
 }
 
-/// The loss of the serial machine by accessing single words, and the effect of half its processor
-/// speed.
+/// Adds the loss of the serial machine by accessing single words, and the effect of half its
+/// processor speed.
 fn serial(options: &Options, outcome: &mut Outcome) {
     let base = Config::new(Kind::Serial);
     let pipelined = Config { transactions: sim::hardware::Transactions::Split, ..base.clone() };
@@ -283,7 +283,7 @@ fn serial(options: &Options, outcome: &mut Outcome) {
     ));
 }
 
-/// Time of buses and memories per packet.
+/// Adds the time of buses and memories per packet.
 fn copies(options: &Options, outcome: &mut Outcome) {
     let mut rows = Vec::new();
     let mut busiest = Vec::new();

@@ -73,7 +73,7 @@ impl Study for Table1 {
     }
 }
 
-/// Invalid machines, and the key that each error names.
+/// Checks invalid machines, and the key that each error names.
 fn refused() -> Vec<Check> {
     let machine = |change: fn(&mut Config)| {
         let mut config = Config::new(Kind::OneBus);

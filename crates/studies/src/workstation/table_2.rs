@@ -72,7 +72,7 @@ fn label(row: &Table2) -> String {
     format!("{} ns per word", row.memory_ns)
 }
 
-/// The printed rows, for other interpretations.
+/// Returns the printed rows, for other interpretations.
 pub(super) fn printed() -> Vec<Printed> {
     let printed = |row: &Table2| Printed {
         label: label(row),

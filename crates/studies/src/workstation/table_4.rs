@@ -92,7 +92,7 @@ impl Study for SendCall {
     }
 }
 
-/// The report's worked example: two processors with one call each.
+/// Returns the report's worked example: two processors with one call each.
 fn two_calls(row: &Table4) -> Check {
     let printed = prose().two_calls;
     let (parallel, serial) = (row.parallel_us, row.serial_us);
@@ -109,7 +109,7 @@ fn two_calls(row: &Table4) -> Check {
     Check::new(statement, is_slip && (two - right).abs() < 0.02, format!("{two:.2}, from {sum:.1} us for two calls"))
 }
 
-/// Number of calls of a case.
+/// Returns the number of calls of a case.
 const fn calls(effort: Effort) -> u64 {
     match effort {
         Effort::Quick => 400,
@@ -117,12 +117,13 @@ const fn calls(effort: Effort) -> u64 {
     }
 }
 
-/// Speedup of calls of this shape on `processors` processors.
+/// Returns the speedup of calls of this shape on `processors` processors.
 fn speedup(row: &Table4, processors: usize, calls: u64) -> f64 {
     speedup_with_handoff(row, processors, calls, Duration::ZERO)
 }
 
-/// The same if the serial part takes `handoff` more for a processor that had to wait for it.
+/// Returns the same if the serial part takes `handoff` more for a processor that had to wait for
+/// it.
 fn speedup_with_handoff(row: &Table4, processors: usize, calls: u64, handoff: Duration) -> f64 {
     let nanos = |micros: f64| Duration::from_nanos((micros * 1e3).round() as u64);
     let (parallel, serial) = (nanos(row.parallel_us), nanos(row.serial_us));
@@ -169,8 +170,8 @@ impl Sums {
     }
 }
 
-/// The composition of a part that takes `slow_us` and `fast_us` at the two speeds: instructions,
-/// and accesses or a fixed time. `None` if no nonnegative composition exists.
+/// Returns the composition of a part that takes `slow_us` and `fast_us` at the two speeds:
+/// instructions, and accesses or a fixed time. Returns `None` if no nonnegative composition exists.
 fn solve(slow: &Table4, fast: &Table4, access_us: [f64; 2], slow_us: f64, fast_us: f64) -> Option<Sums> {
     let with = |other: [f64; 2]| {
         // slow_us = instructions / slow.mips + share * other[0], and the same for the fast one.
@@ -186,7 +187,7 @@ fn solve(slow: &Table4, fast: &Table4, access_us: [f64; 2], slow_us: f64, fast_u
     [first, second].into_iter().find(Sums::can_be)
 }
 
-/// Table 2's time of a memory access at this memory speed.
+/// Returns Table 2's time of a memory access at this memory speed.
 fn access_us(memory_ns: u64) -> f64 {
     let row = paper().table_2.iter().find(|row| row.memory_ns == memory_ns);
     row.expect("both speeds of Table 4 are in Table 2").access_us
@@ -213,7 +214,7 @@ fn speedups(rows: &[Table4], limits: &[f64]) -> Table {
     }
 }
 
-/// The compositions, and the times that follow from them.
+/// Returns the compositions, and the times that follow from them.
 fn sums(rows: &[Table4]) -> Table {
     let mut table = Table {
         title: "Composition of the two parts".to_owned(),

@@ -10,7 +10,8 @@ use super::model::Model;
 use super::packet::Data;
 use super::sender;
 
-/// When a packet sent now by `connection` is to be retransmitted; `None` without a timer.
+/// Returns the time at which a packet sent now by `connection` must be retransmitted; `None`
+/// without a timer.
 pub(super) fn deadline(model: &Model, connection: usize) -> Option<Instant> {
     let timer = model.config.choices.timer?;
     Some(model.sim.now() + model.connections[connection].round_trip.timeout(timer))
@@ -46,8 +47,8 @@ mod tests {
     use super::super::round_trip::{FIRST_TIMEOUT, RoundTrip};
     use super::*;
 
-    /// A machine with one processor, one interface and a window of four packets, without running
-    /// processes.
+    /// Creates a machine with one processor, one interface and a window of four packets, without
+    /// running processes.
     fn idle(retransmit: Option<Retransmit>) -> (Simulation, Rc<Model>) {
         let mut config = Config::new(Kind::OneBus);
         (config.protocol_processors, config.interfaces) = (1, 1);
@@ -58,8 +59,8 @@ mod tests {
         (simulation, model)
     }
 
-    /// The same with a running sender and rings that deliver nothing: sent packets stay in its
-    /// outbox and are not acknowledged.
+    /// Creates the same with a running sender and rings that deliver nothing: sent packets stay in
+    /// its outbox and are not acknowledged.
     fn isolated_sender(retransmit: Option<Retransmit>) -> (Simulation, Rc<Model>) {
         let (simulation, model) = idle(retransmit);
         sender::start(&model);

@@ -1,7 +1,7 @@
 //! Protocol processors, each with a window, in front of channels that take a random time per
 //! packet. A packet leaves its window when it is acknowledged, and the next one starts: a closed
-//! queueing network that covers as much of the Old Dominion University node as the claim about
-//! later improvements needs.
+//! queueing network with the parts of the Old Dominion University node that the claim about later
+//! improvements needs.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -36,7 +36,7 @@ pub(in crate::claims) struct Node {
 }
 
 impl Node {
-    /// Packets acknowledged per second, over all runs.
+    /// Returns the number of packets acknowledged per second, over all runs.
     pub(in crate::claims) fn packets_per_s(&self, options: &Options) -> Estimate {
         let span = match options.effort {
             Effort::Quick => Duration::from_secs(1),
@@ -47,7 +47,7 @@ impl Node {
         Estimate::of(&rates, options.confidence)
     }
 
-    /// The delays of all packets of a run, in microseconds.
+    /// Returns the delays of all packets of a run, in microseconds.
     fn once(&self, seed: u64, run: u64, span: Duration) -> Tally {
         let mut simulation = Simulation::new(seed, run);
         let sim = simulation.sim();
@@ -86,7 +86,7 @@ struct Packets {
 }
 
 impl Packets {
-    /// Sends one packet after the other.
+    /// Sends packets one after the other.
     async fn flow(self, mut stream: Stream) {
         loop {
             let begun = self.sim.now();

@@ -47,7 +47,7 @@ pub(in crate::claims) fn run(paced: bool, options: &Options) -> Shared {
 fn once(paced: bool, seed: u64, run: u64, periods: u64) -> (f64, f64) {
     let mut arrivals: Vec<_> = (0..CIRCUITS).flat_map(|circuit| cells(paced, seed, run, circuit, periods)).collect();
     arrivals.sort_unstable();
-    // When the output will have sent all queued cells, in cell times.
+    // Time at which the output will have sent all queued cells, in cell times.
     let mut free_at = 0;
     let mut lost = 0;
     let mut carried = vec![0_u64; periods as usize];
@@ -68,7 +68,7 @@ fn once(paced: bool, seed: u64, run: u64, periods: u64) -> (f64, f64) {
     (f64::from(lost) / arrivals.len() as f64, rates.variance().sqrt() / rates.mean())
 }
 
-/// Arrival times of the cells of a circuit, in cell times.
+/// Returns the arrival times of the cells of a circuit, in cell times.
 fn cells(paced: bool, seed: u64, run: u64, circuit: usize, periods: u64) -> Vec<(u64, usize)> {
     let mut stream = Stream::new(seed, run, &format!("circuit {circuit}"));
     // A line sends one cell per cell time; a pacer spaces the cells of a burst over the whole

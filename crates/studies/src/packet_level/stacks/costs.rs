@@ -8,20 +8,20 @@ use super::super::paper::{Stack, Throughput};
 use super::transfer::{Side, Transfer};
 use crate::study::Effort;
 
-/// Packets that a fit measures.
+/// Number of packets that a fit measures.
 const FIT_PACKETS: usize = 100;
 
-/// What the paper does not give.
+/// Parameters that the paper does not give.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Assumed {
-    /// The part of the stack without security that is the serial step of the connection, or the
+    /// Part of the stack without security that is the serial step of the connection, or the
     /// interface. The rest is work on the bytes of a packet, which needs no connection.
     pub(super) serial_share: f64,
-    /// The serial step of a segment without data, as a share of that of a full one.
+    /// Serial step of a segment without data, as a share of that of a full one.
     pub(super) empty_share: f64,
-    /// Variation of work that needs no connection.
+    /// Variation of connection-independent work.
     pub(super) spread_percent: u8,
-    /// Packets in the send buffer and in the receive buffer.
+    /// Size of the send buffer and of the receive buffer in packets.
     pub(super) window: usize,
 }
 
@@ -31,7 +31,7 @@ impl Default for Assumed {
     }
 }
 
-/// The processor time of a full packet in each part of a stack, in microseconds.
+/// Processor time of a full packet in each part of a stack, in microseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct Parts {
     /// The stack without security.
@@ -40,13 +40,13 @@ pub(super) struct Parts {
     pub(super) cipher_us: f64,
 }
 
-/// The security layers of a stack of the paper.
+/// Returns the security layers of a stack of the paper.
 pub(super) fn layers(stack: &Stack) -> Layers {
     stack.layers().parse().expect("we have the layers of the paper")
 }
 
 impl Parts {
-    /// As costs of a host.
+    /// Returns the parts as costs of a host.
     pub(super) fn costs(&self, paper: &Throughput, assumed: &Assumed) -> Costs {
         let byte_ps = |us: f64| (us * 1e6 / paper.packet_bytes as f64).round() as u64;
         let serial_us = self.bare_us * assumed.serial_share;
@@ -65,9 +65,9 @@ impl Parts {
         }
     }
 
-    /// The parts with which our stack has the printed rates on one processor when it sends, for these
-    /// stacks of the paper. What two stacks have in common is fitted once: the stack without security,
-    /// then the digest, then each cipher.
+    /// Fits the parts with which our stack has the printed rates on one processor when it sends,
+    /// for these stacks of the paper. Parts that two stacks have in common are fitted once: the
+    /// stack without security, then the digest, then each cipher.
     pub(super) fn fit<'a>(
         paper: &Throughput,
         stacks: impl IntoIterator<Item = &'a Stack>,
@@ -97,8 +97,8 @@ impl Parts {
     fn fit_part(&mut self, paper: &Throughput, stack: &Stack, assumed: &Assumed, part: impl Fn(&mut Self) -> &mut f64) {
         let so_far_us = self.bare_us + self.digest_us + self.cipher_us;
         let printed_us = paper.packet_us(stack);
-        // The time of a packet is linear in its costs, so two runs determine the line. Without variation,
-        // few packets are enough.
+        // The time of a packet is linear in its costs, so two runs determine the line. Without
+        // variation, few packets suffice.
         let mut missing_us = |part_us: f64| {
             *part(self) = part_us;
             let costs = Costs { spread_percent: 0, ..self.costs(paper, assumed) };
@@ -115,7 +115,7 @@ impl Parts {
     }
 }
 
-/// A transfer with these costs.
+/// Returns a transfer with these costs.
 pub(super) fn transfer(
     paper: &Throughput,
     stack: &Stack,
@@ -125,8 +125,8 @@ pub(super) fn transfer(
     assumed: &Assumed,
     effort: Effort,
 ) -> Transfer {
-    // What many processors have finished leaves in groups, because it leaves in order: few packets give
-    // another rate in each run.
+    // The results of many processors leave in groups, because they leave in order: with few packets
+    // the rate would differ in each run.
     let (windows, measured) = match effort {
         Effort::Quick => (2, 200),
         Effort::Full => (3, 600),
@@ -138,7 +138,7 @@ pub(super) fn transfer(
         costs,
         packet_bytes: paper.packet_bytes as usize,
         window: assumed.window,
-        // Until the buffers of both sides are in steady state.
+        // The buffers of both sides are in steady state after this.
         warm_up: windows * assumed.window,
         measured,
     }

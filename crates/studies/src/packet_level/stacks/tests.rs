@@ -9,7 +9,7 @@ use crate::study::{Effort, Options};
 const OPTIONS: Options =
     Options { seed: 1, replications: 2, confidence: 0.9, precision: None, effort: Effort::Quick, threads: 1 };
 
-/// About what is fitted.
+/// Parts close to the fitted ones.
 const PARTS: Parts = Parts { bare_us: 211.0, digest_us: 1568.0, cipher_us: 5295.0 };
 
 #[test]
@@ -35,10 +35,11 @@ fn a_wrong_cost_fails_the_checks() {
     let fitted = curve(right);
     let (rates, model) = (check_of_rates(&fitted), check_of_model(fitted.iter()));
     assert!(rates.holds && model.holds, "{} {}", rates.detail, model.detail);
-    // A digest that takes longer: another rate, and a better speedup.
+    // A slower digest gives another rate, and a better speedup.
     let slow_digest = curve(Parts { digest_us: right.digest_us * 1.1, ..right });
     assert!(!check_of_rates(&slow_digest).holds && !check_of_model(slow_digest.iter()).holds);
-    // A longer serial step, and a digest that makes up for it: the same rate, and a worse speedup.
+    // A longer serial step, compensated by a faster digest, gives the same rate and a worse
+    // speedup.
     let serial_us = right.bare_us * 0.2;
     let slow_serial =
         curve(Parts { bare_us: right.bare_us + serial_us, digest_us: right.digest_us - serial_us, ..right });

@@ -1,5 +1,5 @@
-//! A transfer over one connection: a host with many processors, and a peer that costs no time, as the
-//! paper's driver in memory.
+//! A transfer over one connection between a host with many processors and a peer that costs no
+//! time, like the paper's driver in memory.
 
 use std::cell::Cell;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -26,10 +26,10 @@ const MEASURED: &str = "host";
 /// Packets that an application writes in one call.
 const PACKETS_PER_WRITE: usize = 4;
 
-/// No run takes as long.
+/// Time limit that no run reaches.
 const END: Duration = Duration::from_secs(100_000);
 
-/// What the measured host does.
+/// Role of the measured host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Side {
     Sends,
@@ -41,14 +41,14 @@ pub(super) enum Side {
 pub(super) struct Transfer {
     pub(super) stack: Stack,
     pub(super) side: Side,
-    /// Of the measured host.
+    /// Number of processors of the measured host.
     pub(super) processors: usize,
     pub(super) costs: Costs,
-    /// Bytes of the application in a packet.
+    /// Application bytes in a packet.
     pub(super) packet_bytes: usize,
-    /// Packets in the send buffer and in the receive buffer.
+    /// Size of the send buffer and of the receive buffer in packets.
     pub(super) window: usize,
-    /// Packets until the queues are in steady state, and packets measured after them.
+    /// Number of packets until the queues are in steady state, and number measured after them.
     pub(super) warm_up: usize,
     pub(super) measured: usize,
 }
@@ -57,21 +57,21 @@ pub(super) struct Transfer {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Found {
     pub(super) mbps: f64,
-    /// The share of the time in which the first processor was busy, and the mean of the others; zero if
+    /// Share of the time in which the first processor was busy, and the mean of the others; zero if
     /// there are none.
     pub(super) first_busy: f64,
     pub(super) others_busy: f64,
-    /// Bytes that were sent again.
+    /// Bytes that were resent.
     pub(super) sent_again: u64,
 }
 
 impl Transfer {
-    /// The data of a segment: a packet, or the record of one.
+    /// Returns the number of data bytes in a segment: a packet, or the record of one.
     fn segment(&self) -> usize {
         self.stack.cipher.map_or(self.packet_bytes, |layer| RecordKey::sealed_len(layer, self.packet_bytes))
     }
 
-    /// The classic profile, with a window that is larger than the 64 KiB of its time.
+    /// Returns the classic profile, with a window that is larger than the 64 KiB of its time.
     fn tcp(&self, below_bytes: usize) -> TcpConfig {
         let buffer = self.window * self.segment();
         TcpConfig {
@@ -100,7 +100,7 @@ impl Transfer {
         Host::new(sim, name, config)
     }
 
-    /// Runs it.
+    /// Performs the transfer.
     pub(super) fn run(&self, seed: u64, number: u64) -> Found {
         let mut simulation = Simulation::new(seed, number);
         let sim = simulation.sim();
@@ -109,7 +109,7 @@ impl Transfer {
             Side::Receives => ("peer", MEASURED),
         };
         let (sender, receiver) = (self.host(&sim, sender, 1), self.host(&sim, receiver, 2));
-        // Memory: without a limit.
+        // Memory without a limit.
         let memory = LinkConfig { queue_bytes: u64::MAX, ..LinkConfig::default() };
         connect(&sim, "memory", [&sender, &receiver], &memory, |len| len).expect("the line is valid");
         let (writing, chunk) = (sender.clone(), Bytes::from(vec![0; self.packet_bytes * PACKETS_PER_WRITE]));
@@ -120,7 +120,7 @@ impl Transfer {
             }
         });
         let read = Rc::new(Cell::new(0));
-        // The run is interrupted when this much was read.
+        // The run is interrupted after this many bytes were read.
         let limit = Rc::new(Cell::new(self.warm_up * self.packet_bytes));
         let (reading, of_reader, counted, until) = (receiver, sim.clone(), Rc::clone(&read), Rc::clone(&limit));
         simulation.spawn(async move {

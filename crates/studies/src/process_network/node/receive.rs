@@ -68,7 +68,7 @@ impl Node {
         }
     }
 
-    /// The workstation takes received segments; in scenario 1 nothing remains to be done.
+    /// Takes received segments in the workstation; does nothing in scenario 1.
     pub(super) async fn reading_workstation(self: Rc<Self>) {
         loop {
             self.read.take().await;
@@ -89,7 +89,7 @@ impl Node {
         }
     }
 
-    /// Whether the application has read enough for a window update. This is needed if no
+    /// Returns whether the application has read enough for a window update. This is needed if no
     /// acknowledgement of data will carry it, because the peer knows of no space for that many
     /// segments.
     fn must_open_the_window(&self) -> bool {
@@ -98,7 +98,7 @@ impl Node {
         read - reported_read >= every && self.reported.get() + every > reported_read + u64::from(self.setup.window)
     }
 
-    /// Acknowledges data that are not acknowledged when the timer expires.
+    /// Acknowledges unacknowledged data when the timer expires.
     pub(super) async fn rtask(self: Rc<Self>) {
         loop {
             let due = self.reported_at.get() + ACKNOWLEDGE_AFTER;
@@ -153,7 +153,7 @@ impl Node {
         }
     }
 
-    /// The receive side is notified of what has been acknowledged and granted.
+    /// Updates the receive side with acknowledged segments and the granted window.
     pub(super) fn update_receive_side(&self, reported: Fields) {
         self.reported_read.set(self.reported_read.get().max(reported.read));
         if reported.received > self.reported.get() {

@@ -62,7 +62,7 @@ impl Node {
         }
     }
 
-    /// Tells the receive side what was sent, including the acknowledgement it carries.
+    /// Reports to the receive side the segments sent, including the acknowledgement carried.
     async fn poke_receive_side(&self, fields: Fields) {
         if self.is_whole() || self.setup.pokes_back == 0 {
             self.update_receive_side(fields);
@@ -124,7 +124,7 @@ impl Node {
         }
     }
 
-    /// The network interface and the line: 118 Mb/s, one packet at a time.
+    /// Runs the network interface and the line: 118 Mb/s, one packet at a time.
     pub(super) async fn interface(self: Rc<Self>, peer: Rc<Self>) {
         loop {
             let packet = self.output.take().await;

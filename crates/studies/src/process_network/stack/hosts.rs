@@ -21,14 +21,14 @@ const HEADERS_BYTES: usize = 40;
 
 const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 5000);
 
-/// Until windows and queues are in steady state.
+/// Warm-up until windows and queues are in steady state.
 const WARM_UP: Duration = Duration::from_secs(1);
 
 /// Segments that an application writes in one call.
 const SEGMENTS_PER_WRITE: usize = 8;
 
-/// How the parts of a segment's time lie on the processors of our host: IP at the interface, TCP with the
-/// socket layer in the connection.
+/// Returns the distribution of a segment's time over the processors of our host: IP at the
+/// interface, TCP with the socket layer in the connection.
 fn costs(setup: &Setup, bytes: u64) -> Costs {
     let costs = setup.costs;
     let (read_us, written_us) = match setup.application {
@@ -54,7 +54,8 @@ fn costs(setup: &Setup, bytes: u64) -> Costs {
     }
 }
 
-/// The classic profile, with the acknowledgements of the prototype: by the share of the window.
+/// Returns the classic profile with the acknowledgements of the prototype: by the share of the
+/// window.
 fn tcp(setup: &Setup, bytes: usize) -> TcpConfig {
     let window = setup.window as usize * bytes;
     let percent = setup.acknowledge_every * 100 / setup.window;
@@ -72,7 +73,7 @@ fn tcp(setup: &Setup, bytes: usize) -> TcpConfig {
     }
 }
 
-/// Segments per second of our TCP in this setup, of both directions together.
+/// Returns the rate of our TCP in this setup, in segments per second of both directions together.
 pub(super) fn segments_per_second(table: &Table1, setup: &Setup, options: &Options) -> f64 {
     let processors = match setup.placement {
         Placement::One => Processors::One,
@@ -113,7 +114,7 @@ pub(super) fn segments_per_second(table: &Table1, setup: &Setup, options: &Optio
     });
     simulation.run_until(Instant::ZERO + WARM_UP);
     let before = received.get();
-    // On one processor the two directions take turns for long.
+    // On one processor the two directions alternate in long turns.
     let span = Duration::from_secs(if options.effort == Effort::Quick { 3 } else { 10 });
     simulation.run_until(Instant::ZERO + WARM_UP + span);
     check_accounting(&simulation);

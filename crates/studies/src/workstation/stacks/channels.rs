@@ -1,5 +1,5 @@
-//! Whole stacks, one for each ring, under one application: it gives the next chunk to the first stack
-//! that can take it, and the receiver puts the chunks of all stacks in order.
+//! Complete stacks, one for each ring, under one application: it passes the next chunk to the first
+//! stack that can take it, and the receiver restores the order of all chunks.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ const HEADERS_BYTES: u64 = 40;
 
 const PORT: u16 = 5000;
 
-/// The number of a chunk, in its first bytes.
+/// Length of the number of a chunk, in its first bytes.
 const NUMBER_BYTES: usize = 8;
 
 /// Stacks on a machine's processors.
@@ -37,13 +37,13 @@ pub(super) struct Channels {
 /// Results of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Received {
-    /// What the application got in order, with the headers, as the report counts.
+    /// Rate of in-order data at the application, including headers as in the report.
     pub(super) mbps: f64,
-    /// Chunks that waited for an earlier one, at most.
+    /// Largest number of chunks that waited for an earlier one.
     pub(super) waiting_max: u64,
 }
 
-/// The receiver's order of chunks.
+/// Order of chunks at the receiver.
 #[derive(Default)]
 struct Order {
     expected: u64,
@@ -67,7 +67,7 @@ impl Channels {
         Self { machine, interface_frames }
     }
 
-    /// Bytes of data in a segment, and of a chunk.
+    /// Returns the number of data bytes in a segment, and in a chunk.
     const fn chunk_bytes(&self) -> usize {
         (self.machine.packet_bits / 8 - HEADERS_BYTES) as usize
     }
@@ -85,8 +85,9 @@ impl Channels {
         }
     }
 
-    /// The time of a packet's operations on a processor that waits for no other user of its memory. The
-    /// model counts acknowledgements with the packets that they acknowledge, so all of it is for data.
+    /// Returns the time of a packet's operations on a processor that waits for no other user of its
+    /// memory. The model counts acknowledgements with the packets that they acknowledge, so the
+    /// whole cost is charged to data.
     fn cost(&self, costs: &[Cost]) -> SegmentCost {
         let machine = &self.machine;
         let of = |cost: &Cost| {
@@ -105,13 +106,13 @@ impl Channels {
             received: self.cost(&[costs.receive, costs.deliver]),
             ..Costs::default()
         };
-        // The application decides late which stack gets a chunk.
+        // The application decides late to which stack it passes a chunk.
         let limits = Limits { outbox_bytes_max: self.chunk_bytes(), ..Limits::default() };
         let config = HostConfig::new(Ipv4Addr::from(address).into(), self.tcp());
         Host::new(sim, name, HostConfig { listening, costs, interrupts_max: 1, limits, ..config })
     }
 
-    /// The ring between two stacks.
+    /// Connects two stacks by a ring.
     fn connect(&self, sim: &Sim, index: usize, sender: &Host, receiver: &Host) {
         let stations = paper().common.stations;
         let ring: Ring<Bytes> = ring_of(sim, &self.machine, stations, index).expect("the machine of a study is valid");
@@ -131,7 +132,7 @@ impl Channels {
         }
     }
 
-    /// A run, after the machine's warm-up.
+    /// Performs a run, and measures after the machine's warm-up.
     pub(super) fn run(&self, seed: u64, run: u64, effort: Effort) -> Received {
         let (warm_up, measured) = match effort {
             Effort::Quick => (Duration::from_millis(15), Duration::from_millis(70)),
@@ -159,7 +160,7 @@ impl Channels {
     }
 }
 
-/// An interface takes a packet, waits until it has left, and takes the next one.
+/// Runs an interface that takes a packet, waits until it has left, and takes the next one.
 async fn send_frames(outbox: Store<Bytes>, ring: Ring<Bytes>, (from, to): (usize, usize)) {
     loop {
         let packet = outbox.take().await;
