@@ -1,11 +1,11 @@
 //! A receive half on a different processor from the rest of its connection.
 //!
 //! ```text
-//!                            ReceiveReport: what arrived, what it acknowledges
+//!                            ReceiveReport: received data and acknowledgements
 //!   ┌─────────────────────┐ ─────────────────────────────────────────────────▶ ┌────────────┐
 //!   │ DetachedReceiveHalf │                                                    │ Connection │
 //!   └─────────────────────┘ ◀───────────────────────────────────────────────── └────────────┘
-//!                            ReceiveCommands: what was sent and announced
+//!                            ReceiveCommands: sent and announced positions
 //! ```
 //!
 //! [`Connection::detach`](crate::Connection::detach) takes the receive half out of a connection on

@@ -3,24 +3,24 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`connection`] | [`Connection`]: the state machine of RFC 9293. Start there |
+//! | [`connection`] | [`Connection`]: the state machine of RFC 9293. Start here |
 //! | [`arrival`] | [`Arrival`]: a received segment. Parsing it needs no connection |
-//! | [`plan`] | [`Plan`]: segments to be sent. Writing them needs no connection |
+//! | [`plan`] | [`Plan`]: segments to send. Writing them needs no connection |
 //! | [`config`] | [`TcpConfig`] |
 //! | [`budget`] | [`BufferBudget`]: the memory of the buffers of all connections |
 //! | [`state`] | the states of RFC 9293 |
-//! | [`icmp`] | what ICMP errors say about a connection, and the answers of a host |
+//! | [`icmp`] | ICMP errors about a connection, and the answers of a host |
 //! | [`md5`] | the MD5 signature option |
 //! | [`reply`] | answers without a connection: resets, TIME-WAIT |
-//! | [`listen`] | segments for a port that listens |
-//! | [`sources`] | addresses that are no source of a packet |
+//! | [`listen`] | segments for a listening port |
+//! | [`sources`] | addresses that are invalid as a source |
 //! | [`secret`] | initial sequence numbers and ports that cannot be guessed |
 //! | [`detached`] | the receive half on another processor |
 //! | [`journal`](mod@journal) | all inputs of a connection, recorded for a replay |
 //! | `send` | the send half: sent log, losses, congestion, timers |
 //! | `receive` | the receive half: placement, windows, acknowledgements |
-//! | `event` | what the application may wait for |
-//! | `negotiated`, `results` | what the handshake has agreed on, results of calls |
+//! | `event` | events for the application |
+//! | `negotiated`, `results` | result of the handshake, results of calls |
 //! | `accurate_ecn` | RFC 9768: counters of marks, their flags and their option |
 //! | `position`, `timestamps`, `tuple` | sequence numbers that do not wrap, RFC 7323, addresses |
 #![forbid(unsafe_code)]

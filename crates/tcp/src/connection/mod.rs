@@ -3,21 +3,21 @@
 //! ```text
 //!   write, finish ──▶ SendHalf ──▶ poll_plan ──▶ Plan
 //!                        ▲              ▲
-//!                  AckInfo│       Snapshot│ (what to acknowledge: always the latest)
+//!                  AckInfo│       Snapshot│ (the latest acknowledgement)
 //!                        │              │
 //!   read ◀────────── ReceiveHalf ◀── handle_segment ◀── Arrival
 //! ```
 //!
 //! | module | content |
 //! |---|---|
-//! | `cookie` | SYNs that are answered without keeping anything |
+//! | `cookie` | SYNs answered without keeping state |
 //! | `detached` | the receive half on another processor |
-//! | `handshake` | SYNs, and what they negotiate |
-//! | `icmp` | errors that routers report |
+//! | `handshake` | SYNs and their negotiation |
+//! | `icmp` | errors reported by routers |
 //! | `journal` | the entries of the connection's journal |
 //! | `segment` | segments of a synchronized connection |
 //! | `syn_received` | segments before our SYN is acknowledged |
-//! | `plan` | what is sent |
+//! | `plan` | choice of the next segments |
 //! | `timers` | timeouts |
 
 mod cookie;

@@ -3,14 +3,14 @@
 //!
 //! | segment | answer |
 //! |---|---|
-//! | the peer's SYN again, also with data | our SYN again |
+//! | the peer's SYN repeated, also with data | our SYN, repeated |
 //! | outside the window, no reset | an acknowledgement |
 //! | a reset with the next number | none: the connection is refused |
 //! | another reset in the window | an acknowledgement |
-//! | another SYN in the window | if the peer has opened, our SYN: it begins anew |
+//! | another SYN in the window | if the peer has opened, our SYN: the connection restarts |
 //! |  | if this side has opened, an acknowledgement |
 //! | without an acknowledgement | none |
-//! | acknowledges something else | a reset |
+//! | a wrong acknowledgement | a reset |
 //!
 //! All but the last are rate-limited, like answers to unacceptable segments (RFC 5961, section 7).
 

@@ -15,9 +15,9 @@
 //! |---|---|
 //! | `format` | the head of a log, and the tags of entries (`docs/spec/replay.md`) |
 //! | `begin`, `segment`, `outcome` | parts of entries: the first entry, arrivals, output of the connection |
-//! | `recording` | a journal that is being written |
+//! | `recording` | writing a journal |
 //! | `entry` | reading entries |
-//! | `text` | entries for people |
+//! | `text` | display of entries |
 //! | `replay`, `apply` | the replay |
 //!
 //! The crate `journal` contains the protocol-independent parts.

@@ -2,8 +2,8 @@
 //! selection of the blocks beyond holes to report (RFC 2018, section 4).
 //!
 //! ```text
-//!   receive half ── Received ──▶ plans        what has arrived, and since when
-//!                ◀── Announced ──             what the last plan has told the peer
+//!   receive half ── Received ──▶ plans        received data, and the time of arrival
+//!                ◀── Announced ──             the last plan's announcement to the peer
 //! ```
 //!
 //! If the halves run on two processors, each has a copy of the other's value, which may be late.

@@ -5,14 +5,14 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `segment` | which segments are acceptable, and which acknowledgements credible |
-//! | [`acks`] | when an acknowledgement is due, and what it says |
-//! | `assembler` | the data |
-//! | [`challenges`] | limits answers to unacceptable segments |
+//! | `segment` | checks of segments and their acknowledgements |
+//! | [`acks`] | time and contents of acknowledgements |
+//! | `assembler` | received data, in order and beyond holes |
+//! | [`challenges`] | the limit on answers to unacceptable segments |
 //! | `marks` | congestion marks: echoed or counted |
-//! | `growth`, `tuner` | the buffer grows with use |
+//! | `growth`, `tuner` | growth of the buffer with its use |
 //! | `urgent` | urgent data |
-//! | `detached` | the stand-in, and what the two exchange |
+//! | `detached` | the stand-in, and its exchange with the detached half |
 
 pub(crate) mod acks;
 mod assembler;

@@ -4,15 +4,15 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `acknowledge` | acknowledgements: what was delivered, what is lost |
-//! | [`next`] | what is sent next |
+//! | `acknowledge` | acknowledgements: deliveries and losses |
+//! | [`next`] | choice of the next data |
 //! | `suspicion` | timeouts that may be due to a delay |
 //! | `timers`, `timeouts` | retransmission timeout, tail loss probe, reordering, zero window |
-//! | [`ack_info`], `lost` | values that are passed |
-//! | [`log`] | runs of positions that were sent |
-//! | `rack` | losses by time |
+//! | [`ack_info`], `lost` | values passed between modules |
+//! | [`log`] | runs of sent positions |
+//! | `rack` | loss detection by time |
 //! | `path_mtu`, `path_probes` | the largest packet that the path carries |
-//! | `prr` | how much leaves while the window shrinks |
+//! | `prr` | sending while the window shrinks |
 //! | `rto` | the retransmission timeout |
 //! | `window` | the window that the peer grants |
 //! | [`buffer`] | written data |

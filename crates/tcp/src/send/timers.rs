@@ -2,11 +2,11 @@
 //!
 //! | timer | sends |
 //! |---|---|
-//! | [`Purpose::Retransmit`] | everything again, if nothing was acknowledged (RFC 6298) |
-//! | [`Purpose::Probe`] | a tail loss probe: an acknowledgement shows what is missing (RFC 8985, section 7) |
-//! | [`Purpose::Window`] | a byte beyond a closed window, or what a silly one permits (RFC 9293, section 3.8.6) |
-//! | reordering | what is lost because something later has arrived (RFC 8985, section 6.2) |
-//! | release | what the pacer holds back |
+//! | [`Purpose::Retransmit`] | everything again, without an acknowledgement (RFC 6298) |
+//! | [`Purpose::Probe`] | a tail loss probe: its acknowledgement shows losses (RFC 8985, section 7) |
+//! | [`Purpose::Window`] | a byte beyond a closed window, or data within a silly one (RFC 9293, section 3.8.6) |
+//! | reordering | data lost because later data have arrived (RFC 8985, section 6.2) |
+//! | release | data held back by the pacer |
 
 use units::{Duration, Instant};
 
