@@ -7,18 +7,18 @@
 //! | [`connection`] | [`TcpConnection`]: a connection together with the state of its handles |
 //! | [`handle`] | [`StreamHandle`] |
 //! | [`application`] | the cell that handles and driver share, and its limits |
-//! | [`listener`], [`listeners`] | a port that accepts connections, and all of them with their bounds |
-//! | [`counters`] | what a host counts beside its connections |
+//! | [`listener`], [`listeners`] | a listening port, and all listening ports with their limits |
+//! | [`counters`] | a host's counters besides those of connections |
 //! | [`layers`], [`records`] | the security layers of a stack, and the cipher above TCP of a connection |
 //! | [`link`] | Ethernet: neighbours and routes |
 //! | [`fragments`] | fragments of IP packets |
-//! | `info` | [`TcpInfo`], the state of a connection as an application sees it |
+//! | `info` | [`TcpInfo`], an application's view of the state of a connection |
 //! | [`packets`] | received packets, plans and jobs |
-//! | [`shard`] | which of several drivers has a connection |
-//! | `signature` | verifies the MD5 digests of segments |
+//! | [`shard`] | assignment of connections to drivers |
+//! | `signature` | verification of the MD5 digests of segments |
 //! | [`udp`] | UDP ports |
 //! | [`transparent`], [`opening`] | a stack with all addresses, whose application decides about each SYN |
-//! | `held` | the driver's calls about SYNs that wait for that |
+//! | `held` | driver calls about SYNs that wait for the decision |
 //! | `table` | values by addresses and ports |
 //! | `time_wait` | connections in TIME-WAIT |
 //! | [`detached`] | the receive half of a connection on another processor |

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`interface`] | [`Interface`]: frames in, IP packets out, and the reverse. Start here |
 //! | [`neighbors`] | the Ethernet addresses of neighbours |
-//! | [`routing`] | the longest prefix that matches |
+//! | [`routing`] | routes by the longest matching prefix |
 
 pub mod interface;
 pub mod neighbors;
