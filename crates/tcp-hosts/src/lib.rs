@@ -26,13 +26,13 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`host`] | [`Host`]. Start there |
-//! | [`processor`] | [`Processors`]: how many, and the work of each |
+//! | [`host`] | [`Host`]. Start here |
+//! | [`processor`] | [`Processors`]: their number, and the work of each |
 //! | `turns` | processors that take turns: one, or one for each direction |
-//! | `steps` | processors that do single steps: `packet(n)`, or four |
+//! | `steps` | processors that perform single steps: `packet(n)`, or four |
 //! | [`stream`] | [`Stream`]: a connection, for processes of the model |
 //! | [`costs`] | [`Costs`] |
-//! | `common` | what a host has whatever its processors |
+//! | `common` | parts of a host that do not depend on its processors |
 //! | `device` | the environment of the driver: virtual time, the device |
 #![forbid(unsafe_code)]
 
