@@ -12,7 +12,7 @@
 //! | [`PacketPort`], [`Opening`] | a stack for every address, on a device that has other users, too |
 //! | [`replicated`] | one stream over several connections with a stack each |
 //! | [`Layers`], [`Stack`] | security layers above and below TCP |
-//! | [`TcpConfig`] | what connections use, and their timers |
+//! | [`TcpConfig`] | features, limits and timers of connections |
 //!
 //! With the feature `tokio`, a [`TcpStream`] implements tokio's `AsyncRead` and `AsyncWrite`. Calls
 //! that end in `_async` need no feature.

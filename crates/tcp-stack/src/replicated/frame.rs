@@ -16,7 +16,7 @@ pub(super) const HELLO_LEN: usize = 17;
 /// Length of the header before the data of a chunk.
 pub(super) const CHUNK_HEADER_LEN: usize = 12;
 
-/// Length of a progress report.
+/// Length of a news frame.
 pub(super) const NEWS_LEN: usize = 8;
 
 /// Limit on data bytes in a chunk. A lower one makes more work, and a higher one keeps the end of a

@@ -11,12 +11,12 @@
 //! | module | content |
 //! |---|---|
 //! | `sender` | [`ReplicatedSender`]: the channels of a sender |
-//! | `receiver` | [`ReplicatedReceiver`]: those of a receiver |
-//! | `dispatcher` | which chunks leave on which channels, and which of them again |
+//! | `receiver` | [`ReplicatedReceiver`]: the channels of a receiver |
+//! | `dispatcher` | assignment of chunks to channels, including resent chunks |
 //! | `schedule` | [`Scheduling`] |
-//! | `resequencer` | puts chunks in order |
+//! | `resequencer` | restores the order of chunks |
 //! | `frame`, `limits` | the format on a channel, and its limits |
-//! | `ends` | the end of the channels |
+//! | `ends` | closing the channels |
 //! | `error` | [`ReplicatedError`] |
 
 mod dispatcher;

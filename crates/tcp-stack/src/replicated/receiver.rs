@@ -33,7 +33,7 @@ struct Channel {
     is_alive: bool,
     hello: Collector<HELLO_LEN>,
     has_hello: bool,
-    /// Report to send next.
+    /// News to send next.
     outgoing: Bytes,
 }
 
