@@ -18,7 +18,7 @@
 //! | [`observe`] | statistics of components: utilisation, queue length, waiting time, with an exact check of Little's law |
 //! | [`stopwatch`] | timing of operations that involve several components |
 //! | [`replicate`] | independent runs on many threads, confidence intervals, warm-up detection |
-//! | [`waker`] | how processes wait for each other |
+//! | [`waker`] | waits of processes for each other |
 //! | [`trace`] | traces for Perfetto |
 //! | [`capture`] | packet captures in pcapng format |
 //!
