@@ -15,9 +15,9 @@
 //! | module | contents |
 //! |---|---|
 //! | [`script`] | the scripted end of a connection, path by path: start here |
-//! | [`peer`] | the real end that the script replaces, and how both ends are configured |
+//! | [`peer`] | the real end that the script replaces, and the configuration of both ends |
 //! | [`link`] | the peer, then the scripts of all paths |
-//! | [`channel`], [`receive_side`] | one path: what its script sends, what it receives, and when that is acknowledged |
+//! | [`channel`], [`receive_side`] | one path: the data that its script sends and receives, and its acknowledgements |
 //! | [`socket`] | a channel as the socket of the measured end |
 //! | [`round`], [`pattern`] | data sealed in advance, and the bytes they consist of |
 //! | [`tcp`](mod@tcp) | the same for TCP: a device whose other side is a script |
