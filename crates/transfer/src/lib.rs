@@ -95,16 +95,16 @@
 //! | module | contents |
 //! |---|---|
 //! | [`mod@send`], [`receive`] | the two ends: start here |
-//! | [`connection`], [`link`] | the protocol over a Litz connection, and what it needs of any connection |
-//! | [`ticket`], [`proof`], [`store`] | invitations, the proof of their secret, and the receiver's memory of them |
-//! | [`authorise`], [`run_id`] | the decision to let a sender in; how a reconnecting sender is recognised |
-//! | [`revision`] | what the two ends know |
-//! | [`keep`], [`link_target`] | links, holes and modes, by choice |
-//! | [`manifest`], [`names`] | the list of what is sent, and the names that are accepted |
+//! | [`connection`], [`link`] | the protocol over a Litz connection, and the interface it requires of any connection |
+//! | [`ticket`], [`proof`], [`store`] | invitations, the proof of their secret, and the receiver's store of them |
+//! | [`authorise`], [`run_id`] | the decision to accept a sender; recognition of a reconnecting sender |
+//! | [`revision`] | features supported by both ends |
+//! | [`keep`], [`link_target`] | optional links, holes and modes |
+//! | [`manifest`], [`names`] | the list of files to send, and the accepted names |
 //! | [`filter`] | patterns that leave files out of the list |
-//! | [`left_out`] | what a receiver leaves out and does not delete |
+//! | [`left_out`] | entries that a receiver leaves out, and reasons to delete nothing |
 //! | [`stream_io`] | the input and the output of a file of unknown length |
-//! | [`open_files`], [`room`] | the limits on files that are open at a time, and on what is stored |
+//! | [`open_files`], [`room`] | the limits on open files, and on stored bytes |
 //! | [`events`], [`error`] | progress, the final summary, and failures |
 #![forbid(unsafe_code)]
 

@@ -4,8 +4,8 @@
 //!   stream   1 | record ...          or   0          the last stream: no more follow
 //!   record   file 4 | segment 4 | chunk ... | end
 //!   chunk    length 4 (1 to CHUNK_LEN_MAX) | bytes
-//!            2^31 + length 4                 a hole: so many zeros (1 to HOLE_LEN_MAX)
-//!   end      0 (4) | value 32        or   2^32 - 1 (4)     the sender gives the segment up
+//!            2^31 + length 4                 a hole of that many zeros (1 to HOLE_LEN_MAX)
+//!   end      0 (4) | value 32        or   2^32 - 1 (4)     the sender abandons the segment
 //! ```
 //!
 //! The offset and length of a segment follow from the file's size and are not sent. Chunks let the
