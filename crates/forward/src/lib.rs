@@ -9,7 +9,7 @@
 //! | [`packet`] | forwarded UDP packets in datagrams and messages |
 //! | [`address`] | hosts, ports and paths, as text and as bytes |
 //! | [`spec`] | `-L`, `-R` and `-D`, as ssh writes them |
-//! | [`policy`] | which targets and which listeners a server allows |
+//! | [`policy`] | targets and listeners that a server permits |
 //! | [`socks`] | SOCKS5 (RFC 1928) |
 //! | [`daemon`] | the messages between `litz daemon` and programs of the same host |
 //! | [`flows`] | UDP flows with an idle time and a bound |
