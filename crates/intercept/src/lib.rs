@@ -15,9 +15,9 @@
 //! |---|---|
 //! | [`spawn`] | starts a program with a filter |
 //! | [`Listener`], [`Call`] | calls that wait, and their answers |
-//! | [`Syscall`] | which calls |
+//! | [`Syscall`] | system calls that can be intercepted |
 //! | [`Thread`] | the caller: its memory and its descriptors |
-//! | [`sockaddr`] | socket addresses as the kernel writes them |
+//! | [`sockaddr`] | socket addresses in the kernel's format |
 //! | [`socket`] | properties of sockets |
 //!
 //! It is no security boundary. A program can reach the kernel in ways that the filter does not see, such
