@@ -17,9 +17,9 @@
 //! | [`ring`] | the algorithm, over any words of memory: start here |
 //! | [`memory`] | memory of two processes |
 //! | [`ends`] | a new connection |
-//! | [`blocking`] | ends whose calls block |
+//! | [`blocking`] | ends with blocking calls |
 //! | [`wake`](mod@wake) | wake-ups |
-//! | [`packets`] | sockets that keep the borders of messages, and pass descriptors |
+//! | [`packets`] | sockets that preserve message boundaries and pass descriptors |
 
 pub mod blocking;
 mod copy;
