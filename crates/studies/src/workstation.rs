@@ -9,7 +9,7 @@
 //! | `table_1` ... `table_4`, `readings` | the tables; other interpretations of Table 3 |
 //! | `sweeps`, `minimum` | windows, segments, processors, buses; the smallest configuration and failures |
 //! | `rtt` | round trips and hypothetical timeouts |
-//! | `stacks` | whole stacks of our own TCP, one for each ring |
+//! | `stacks` | complete stacks of our own TCP, one for each ring |
 //! | `schedulers`, `schemes`, `coding` | beyond the report's tables: central and outdated scheduling, acknowledgement schemes, classes of service, coding |
 
 mod assumptions;
