@@ -1,4 +1,4 @@
-//! Buffers grow with use, and not without.
+//! Buffers grow with use, and only then.
 
 use std::sync::Arc;
 

@@ -37,7 +37,7 @@ fn run(seed: u64, links: &LinkConfig, config: &TcpConfig, splits: [bool; 2]) -> 
     (pair.hosts.map(|host| host.wire), segments)
 }
 
-/// The digests are equal wherever the receive halves are.
+/// Checks that the digests are equal wherever the receive halves are.
 fn is_the_same(seed: u64, links: &LinkConfig, config: &TcpConfig) {
     let attached = run(seed, links, config, [false; 2]);
     for splits in [[true, false], [false, true], [true; 2]] {

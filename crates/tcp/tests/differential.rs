@@ -21,16 +21,17 @@ use crate::support::{CLIENT, Host, SERVER, link, pattern};
 /// Seeds of each role.
 const SEEDS: u64 = 400;
 
-/// The part of them that runs by default, in percent.
+/// Percentage of them that runs by default.
 const SHARE: u64 = 10;
 
-/// Plans of our side at one moment, at most.
+/// Limit on plans of our side at one moment.
 const PLANS_MAX: usize = 10_000;
 
-/// A run that takes longer hangs: no transfer waits for more than some timeouts of a minute.
+/// Time limit of a run, after which it hangs: no transfer waits for more than some timeouts of a
+/// minute.
 const SPAN: Duration = Duration::from_secs(3600);
 
-/// The packets that smoltcp has sent, and those that it has not read.
+/// Packets that smoltcp has sent, and those that it has not read.
 struct Wire {
     arrived: VecDeque<Vec<u8>>,
     sent: Vec<Vec<u8>>,
@@ -86,7 +87,7 @@ struct Smol {
     has_ended: bool,
 }
 
-/// What a seed chooses.
+/// Choices of a seed.
 #[derive(Debug)]
 struct Case {
     links: [LinkConfig; 2],
@@ -172,7 +173,7 @@ impl Smol {
         self.sockets.get_mut(self.socket)
     }
 
-    /// The application's turn, and the stack's; the packets that leave.
+    /// Runs a turn of the application and one of the stack; returns the packets that leave.
     fn turn(&mut self, now: Instant) -> Vec<Vec<u8>> {
         self.interface.poll(smol_now(now), &mut self.wire, &mut self.sockets);
         let socket = self.sockets.get_mut::<smol::Socket<'static>>(self.socket);
@@ -267,7 +268,7 @@ const fn is_over(state: State) -> bool {
     matches!(state, State::TimeWait | State::Closed)
 }
 
-/// The turns of our application and our connection.
+/// Runs the turns of our application and our connection.
 fn flush(ours: &mut Host, now: Instant, link: &mut Link<IpPacket>) {
     let (mut plan, mut packet) = (Plan::default(), SuperPacket::default());
     ours.serve(now);

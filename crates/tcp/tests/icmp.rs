@@ -37,7 +37,7 @@ fn a_smaller_packet_size_is_taken_from_a_report_about_an_outstanding_segment() {
     assert_eq!(client.segment(), full);
     client.handle_icmp(now, &report(seq, IcmpErrorKind::PacketTooBig(Some(1300))));
     assert_eq!(client.segment(), 1300 - 52);
-    // A tiny size is not believed.
+    // A tiny size is not accepted.
     client.handle_icmp(now, &report(seq, IcmpErrorKind::PacketTooBig(Some(68))));
     assert_eq!(client.segment(), 552 - 52);
     let count = dropped.borrow().len();
@@ -71,7 +71,7 @@ fn a_refusal_ends_an_attempt_to_connect_but_no_connection() {
     assert_eq!(pair.hosts[0].state(), Some(State::Established));
 }
 
-/// A report about the segment of `peer` with this number, counted from the initial one.
+/// Returns a report about the segment of `peer` with this number, counted from the initial one.
 fn report(peer: &Peer, seq: u32, kind: IcmpErrorKind) -> IcmpError {
     IcmpError { tuple: peer.tuple, seq: Seq32::new(INITIAL) + seq, kind }
 }
@@ -86,7 +86,7 @@ fn soft_errors_are_told_once_and_forgotten_when_the_peer_answers() {
         peer.connection.handle_icmp(peer.now, &report(&peer, 1, kind));
         peer.sent();
     }
-    // About nothing that is outstanding: forged.
+    // A report about data that are not outstanding is forged.
     peer.connection.handle_icmp(peer.now, &report(&peer, 5000, IcmpErrorKind::Unreachable));
     peer.sent();
     let expected = [SoftError::Unreachable, SoftError::Refused].map(Event::SoftError);
@@ -113,7 +113,7 @@ fn a_connection_that_times_out_says_whether_the_peer_could_be_reached() {
         peer.pass(Duration::from_secs(300));
         assert_eq!(peer.connection.close_reason(), Some(reason), "{kind:?}");
         let soft = |error| peer.events.contains(&Event::SoftError(error));
-        // A silent peer is told of, too (RFC 9293, section 3.8.3, R1).
+        // A silent peer is reported, too (RFC 9293, section 3.8.3, R1).
         assert_eq!(soft(SoftError::Silent), kind.is_none(), "{:?}", peer.events);
     }
     // R1: three retransmissions.

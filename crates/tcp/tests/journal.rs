@@ -1,6 +1,6 @@
-//! Journals of connections: what they hold, that they replay whatever the connection has been through,
-//! and that damaged, truncated, foreign or malicious ones are reported as what they are, without a panic
-//! and with bounded memory.
+//! Journals of connections: their contents; their replay, whatever the connection has been through;
+//! and reports of damaged, truncated, foreign or malicious ones, without a panic and with bounded
+//! memory.
 
 use std::sync::{Arc, Mutex};
 
@@ -20,7 +20,8 @@ use wire::tcp::{Flags, Header};
 use crate::support::journals::{Replayed, replay, replay_all};
 use crate::support::{CLIENT, Pair, SERVER, link, pattern};
 
-/// A transfer each way over links that lose and reorder, with the receive halves detached if `detached`.
+/// Transfers data each way over links that lose and reorder, with the receive halves detached if
+/// `detached`.
 fn transferred(seed: u64, detached: bool) -> MemoryJournals {
     let lossy = LinkConfig {
         loss: Ratio::new(2, 100),
@@ -31,7 +32,7 @@ fn transferred(seed: u64, detached: bool) -> MemoryJournals {
     transferred_over(lossy, seed, TcpConfig::default(), detached)
 }
 
-/// The same over a long link that makes buffers grow.
+/// Does the same over a long link that makes buffers grow.
 fn grown(budget: BufferBudget) -> MemoryJournals {
     let config = TcpConfig { budget: Arc::new(budget), ..TcpConfig::default() };
     transferred_over(link(100, 20), 5, config, false)
@@ -51,7 +52,7 @@ fn transferred_over(lossy: LinkConfig, seed: u64, config: TcpConfig, detached: b
     journals
 }
 
-/// The logs of the client and of the server.
+/// Returns the logs of the client and of the server.
 fn logs(journals: &MemoryJournals) -> [Vec<u8>; 2] {
     let logs = journals.logs();
     let of = |wanted| logs.iter().find(|(side, _)| *side == wanted).expect("both sides are recorded").1.clone();
@@ -62,7 +63,7 @@ fn replayed(log: &[u8]) -> Result<LogEnd, Stopped> {
     replay(log, &mut Replayed::default())
 }
 
-/// The lines of a log that replays.
+/// Returns the lines of a log that replays.
 fn lines(log: &[u8]) -> Vec<String> {
     let mut replay = Replay::begin(log).expect("the replay begins");
     let mut lines = Vec::new();
@@ -116,7 +117,7 @@ fn detached_halves_write_one_log_with_the_entries_of_both() {
     assert!(count("receive half: read") > 10, "{lines:#?}");
 }
 
-/// Other connections share the budget, so what it grants is an input.
+/// Other connections share the budget, so its grants are inputs.
 #[test]
 fn grants_of_a_shared_budget_are_replayed_from_the_log() {
     const BUDGET: u64 = 100_000;
@@ -148,7 +149,7 @@ fn a_changed_grant_is_a_difference() {
     assert!(grants.len() > 3, "{grants:?}");
     let (mut tried, mut same) = (0, 0);
     for at in grants {
-        // Less is granted; something else was wanted; more is granted than was wanted.
+        // A smaller grant, another request, and a grant larger than the request.
         for (place, change) in [(at + 4, -1_i8), (at + 2, 1), (at + 4, 1)] {
             let mut changed = whole.clone();
             changed[place] = changed[place].wrapping_add_signed(change);
@@ -156,7 +157,7 @@ fn a_changed_grant_is_a_difference() {
             same += u64::from(replayed(&sealed(&head, &changed)).is_ok());
         }
     }
-    // That a byte less was granted shows only if it is used.
+    // A grant that is one byte smaller shows only if it is used.
     assert!(3 * same <= tried, "{same} of {tried}");
 }
 
@@ -348,7 +349,7 @@ fn a_full_sink_ends_the_journal_and_the_connection_continues() {
     }
 }
 
-/// A log that lets buffers be larger than any memory is not replayed.
+/// A log with buffers larger than any memory is not replayed.
 #[test]
 fn a_log_with_huge_buffers_is_rejected() {
     for (send_buffer, receive_buffer) in [(1 << 31, 1000), (1000, 1 << 31)] {
@@ -364,7 +365,7 @@ fn a_log_with_huge_buffers_is_rejected() {
     }
 }
 
-/// What `connection` sends now.
+/// Returns the segments that `connection` sends now.
 fn packets(now: Instant, connection: &mut Connection) -> Vec<Arrival> {
     let (mut plan, mut packet, mut sent) = (Plan::default(), SuperPacket::default(), Vec::new());
     while connection.poll_plan(now, 16, &mut plan) {
@@ -402,7 +403,7 @@ fn a_connection_that_a_cookie_has_begun_replays_and_a_cookie_alone_leaves_no_log
     assert_eq!(replay_all(&journals).logs, 1);
     let lines = lines(&journals.logs()[0].1);
     assert!(lines[0] == "pass_over_syn: a cookie has answered it" && lines[1].starts_with("segment"), "{lines:#?}");
-    // A wrong one leaves none either.
+    // A wrong one leaves no log either.
     let wrong = Arrival { header: Header { ack: syn.header.seq, flags: Flags::ACK, ..syn.header }, ..syn };
     assert!(Connection::accept_cookie(now, &config, &secret, wrong).is_none());
     assert_eq!(journals.logs().len(), 1);
@@ -418,7 +419,7 @@ fn a_log_begins_when_the_handshake_is_complete() {
         let syn = packets(now, &mut client).remove(0);
         let mut server = Connection::accept(now, config.clone(), &syn, Seq32::new(2), 3);
         let answer = packets(now, &mut server).remove(0);
-        // It is repeated for seconds, and other segments come.
+        // It is repeated for seconds, and other segments arrive.
         for _ in 0..3 {
             now = server.poll_timeout().expect("the answer is repeated");
             server.handle_timeout(now);

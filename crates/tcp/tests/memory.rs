@@ -1,5 +1,5 @@
-//! The memory of an idle connection, in bytes counted by the allocator. Alone in its binary: nothing
-//! else is to allocate.
+//! The memory of an idle connection, in bytes counted by the allocator. It has a separate binary,
+//! because nothing else may allocate.
 
 mod support;
 
@@ -10,10 +10,10 @@ use support::{Pair, link};
 use tcp::Connection;
 use units::Duration;
 
-/// Bytes that an idle connection may take, its own size included.
+/// Memory limit of an idle connection in bytes, its own size included.
 const IDLE_MAX: usize = 2048;
 
-/// Bytes that a connection takes, as its end shows.
+/// Returns the number of bytes that a connection takes, measured by dropping it.
 fn bytes_of(connection: Connection) -> usize {
     let meter = Meter::start();
     drop(connection);

@@ -1,5 +1,5 @@
-//! Segments that boxes on the path change: cut differently, joined, stripped of options, clamped. Each
-//! rule counts how often it has fired.
+//! Segments changed by boxes on the path: cut differently, joined, stripped of options, clamped.
+//! Each rule counts how often it has fired.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use crate::support::{Pair, link};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The bytes of each transfer.
+/// Number of bytes in each transfer.
 const LEN: usize = 600_000;
 
 /// A segment, to be changed.
@@ -63,7 +63,7 @@ impl Segment {
         self.header.flags.contains(flag)
     }
 
-    /// The bytes from `at` on as a segment of their own; this one keeps the others.
+    /// Splits off the bytes from `at` on as a separate segment; this one keeps the others.
     fn split_off(&mut self, at: usize) -> Self {
         let mut rest = self.clone();
         rest.data = self.data.split_off(at);
@@ -74,10 +74,10 @@ impl Segment {
     }
 }
 
-/// A rule: the segments that leave in the place of one of host `from`.
+/// A rule: returns the segments that replace one of host `from`.
 type Rule = Box<dyn FnMut(usize, Segment) -> Vec<Segment>>;
 
-/// Lets data and ends cross a pair in both directions under a rule, which must fire.
+/// Transfers data and FINs across a pair in both directions under a rule, which must fire.
 fn cross(config: &LinkConfig, configs: [TcpConfig; 2], fired: &Cell<u32>, mut rule: Rule) -> Pair {
     let mut pair = Pair::with(3, [config.clone(), config.clone()], configs);
     pair.tamper =
@@ -131,7 +131,7 @@ fn segments_may_be_cut_differently_each_time() {
     }
 }
 
-/// What overlaps is the same data; the first copy of each byte counts.
+/// Overlapping segments have the same data; the first copy of each byte counts.
 #[test]
 fn pieces_may_come_again_with_other_boundaries() {
     let (fired, fire) = counter();
@@ -145,7 +145,7 @@ fn pieces_may_come_again_with_other_boundaries() {
             && before.header.seq + before.data.len() as u32 == segment.header.seq
             && rng.below(4) == 0
         {
-            // The end of the one before and the beginning of this one, after it.
+            // The end of the previous segment and the beginning of this one, after it.
             fire();
             let mut joined = before.split_off(50);
             joined.data.extend_from_slice(&segment.data[..60]);
@@ -183,8 +183,8 @@ fn options_of_syns_may_be_removed_in_one_direction() {
     ];
     for (number, remove) in removals.into_iter().enumerate() {
         for host in 0..2 {
-            // Without timestamps that it believes to be agreed on, a segment should be dropped (RFC 7323,
-            // section 3.2): a box that removes them from the answer alone ends the connection.
+            // Without negotiated timestamps, a segment should be dropped (RFC 7323, section 3.2): a
+            // box that removes them from the answer alone ends the connection.
             if (number, host) == (3, 1) {
                 continue;
             }
@@ -262,7 +262,7 @@ fn marks_may_be_erased_or_put_on_every_packet() {
     assert!(pair.hosts[0].connection.as_ref().expect("it is kept").stats().send.marks > 0);
 }
 
-/// As of a link that carries frames of two bursts at a time.
+/// A link that carries frames of two bursts at a time behaves this way.
 #[test]
 fn neighbours_may_change_places_all_the_time() {
     let (fired, fire) = counter();

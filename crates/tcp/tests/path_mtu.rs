@@ -1,4 +1,4 @@
-//! Paths that drop large packets and report nothing (RFC 4821).
+//! Paths that drop large packets without a report (RFC 4821).
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -12,7 +12,8 @@ use crate::support::{Pair, link, pattern};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A pair over a path that drops packets of more than `limit` bytes in both directions. Counts them.
+/// Returns a pair over a path that drops packets of more than `limit` bytes in both directions, and
+/// counts them. Counts them.
 fn over(limit: usize, config: &TcpConfig) -> (Pair, Rc<RefCell<(usize, u32)>>) {
     let mut pair = Pair::with(1, [link(100, 10), link(100, 10)], [config.clone(), config.clone()]);
     let path = Rc::new(RefCell::new((limit, 0)));
@@ -27,7 +28,7 @@ fn over(limit: usize, config: &TcpConfig) -> (Pair, Rc<RefCell<(usize, u32)>>) {
     (pair, path)
 }
 
-/// Bytes of headers of a packet with data.
+/// Returns the number of bytes of headers of a packet with data.
 fn headers(config: &TcpConfig) -> usize {
     if config.timestamps { 52 } else { 40 }
 }
@@ -42,7 +43,8 @@ fn a_link_that_drops_large_packets_silently_stops_no_transfer() {
             let found = pair.hosts[0].connection().segment() as usize + headers(&config);
             assert!(path.borrow().1 > 0, "nothing was dropped");
             assert!(limit - found <= 16 && found <= limit, "{limit}: {found} {sack} {timestamps}");
-            // Two timeouts, and 0.4 s at the link's rate. Without blocks a loss costs a round trip each.
+            // Two timeouts, and 0.4 s at the link's rate. Without SACK a loss costs a round trip
+            // each.
             let most = Duration::from_secs(if sack { 4 } else { 10 });
             assert!(spent < most, "{limit} {sack} {timestamps}: {spent}");
         }
@@ -122,14 +124,15 @@ fn a_lost_probe_is_no_congestion_and_comes_three_times() {
         let (lost, window) =
             (pair.hosts[0].connection().stats().send.bytes_lost, pair.hosts[0].connection().congestion().0);
         assert!(lost == before.0 && window >= before.1, "{sack}: {lost} and {window} after {before:?}");
-        // Halfway between what works and what does not, until that is known to 16 bytes.
+        // Halfway between the largest working size and the smallest failing one, until they are
+        // within 16 bytes.
         let sizes = sizes.borrow();
         let expected = [1500, 1390, 1335, 1307, 1293].map(|size| [size; 3]).concat();
         assert_eq!(sizes[sizes.len() - 15..], expected, "{sack}");
     }
 }
 
-/// The IP packet of the first full segment to a peer that takes the largest.
+/// Returns the IP packet of the first full segment to a peer that accepts the largest.
 fn first_packet(config: &TcpConfig, tuple: Tuple) -> usize {
     let options = Options { mss: Some(u16::MAX), timestamps: Some(Timestamps::default()), ..Options::default() };
     let header = Header { flags: Flags::SYN, window: u16::MAX, options, ..Header::default() };
@@ -148,8 +151,7 @@ fn first_packet(config: &TcpConfig, tuple: Tuple) -> usize {
     len
 }
 
-/// A device may have any size of packets up to the largest of IP. One that is larger counts as
-/// that.
+/// A device may have any size of packets up to the largest IP packet. A larger size counts as that.
 #[test]
 fn a_full_segment_is_sent_whatever_the_device_carries() {
     let [v4, v6] = [("10.0.0.1:80", "10.0.0.2:5000"), ("[fd00::1]:80", "[fd00::2]:5000")]

@@ -18,27 +18,27 @@ use units::{Duration, Ratio, Rng};
 use crate::support::journals::replay_all;
 use crate::support::{Host, Pair, link};
 
-/// Seeds in all.
+/// Total number of seeds.
 const SEEDS: u64 = 2000;
 
-/// Percent of the seeds that are run by default.
+/// Percentage of the seeds that are run by default.
 const SHARE: u64 = 15;
 
-/// The time within which a pair must come to rest after its links have recovered. A timeout may have
-/// been doubled to a minute, a few times in a row.
+/// Time limit for a pair to come to rest after its links have recovered. A timeout may have been
+/// doubled to a minute, a few times in a row.
 const LIVENESS: Duration = Duration::from_secs(1200);
 
 fn number_from(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// A number of random magnitude below `2^bits`.
+/// Returns a number of random magnitude below `2^bits`.
 fn magnitude(rng: &mut Rng, bits: u64) -> u64 {
     let bits = rng.below(bits + 1);
     rng.below(1 << bits)
 }
 
-/// Zero in half of the cases: a fault that does not happen.
+/// Returns zero in half of the cases: a fault that does not happen.
 fn share(rng: &mut Rng, per_mille: u64) -> Ratio {
     Ratio::new(if rng.below(2) == 0 { 0 } else { rng.below(per_mille) }, 1000)
 }
@@ -85,7 +85,7 @@ fn config(rng: &mut Rng) -> TcpConfig {
             delay_max: Duration::from_millis(magnitude(rng, 9)),
             timer: [AckTimer::FromSegment, AckTimer::Periodic][rng.below(2) as usize],
         },
-        // Longer than a timeout that was doubled: the last FIN may come that late.
+        // Longer than a doubled timeout, after which the last FIN may come.
         time_wait: Duration::from_secs(rng.between(130, 200)),
         keep_alive: (rng.below(3) == 0).then(|| KeepAlive {
             after: Duration::from_secs(rng.between(1, 20)),
@@ -96,7 +96,7 @@ fn config(rng: &mut Rng) -> TcpConfig {
     }
 }
 
-/// The operations, with the weights that this seed gives them.
+/// Operations, with the weights that this seed gives them.
 #[derive(Debug, Clone, Copy)]
 enum Operation {
     Write,
@@ -115,7 +115,7 @@ struct Run {
     rng: Rng,
     written: [Vec<u8>; 2],
     finished: [bool; 2],
-    /// The application has gone, or has reset the connection.
+    /// Whether the application has gone, or has reset the connection.
     left: [bool; 2],
     text: String,
     journals: Option<MemoryJournals>,
@@ -142,7 +142,7 @@ impl Run {
     fn go(mut self) {
         let mut weights = [0; 8];
         for (index, weight) in weights.iter_mut().enumerate() {
-            // What ends a connection is rare.
+            // Operations that end a connection are rare.
             *weight = match index {
                 0..=2 => self.rng.between(1, 20),
                 3 | 4 => self.rng.below(4),
@@ -218,7 +218,7 @@ impl Run {
         self.pair.run_for(Duration::ZERO);
     }
 
-    /// What holds at any time.
+    /// Checks the invariants.
     fn check(&mut self) {
         for side in 0..2 {
             let received = &self.pair.hosts[side].received;
@@ -237,7 +237,7 @@ impl Run {
         }
     }
 
-    /// The links recover, the applications read everything and finish.
+    /// Lets the links recover, and the applications read everything and finish.
     fn heal(mut self) {
         self.pair.refused = Ratio::ZERO;
         for (link, config) in self.pair.links.iter_mut().zip(&self.links) {
@@ -256,7 +256,7 @@ impl Run {
         let done = self.pair.run_until(LIVENESS, |pair| {
             pair.hosts.iter().all(|host| is_over(host) || (has_left && host.state() == Some(State::FinWait2)))
         });
-        // What has arrived last is read.
+        // Reads the data that arrived last.
         self.pair.run_for(Duration::ZERO);
         self.check();
         let states = self.pair.hosts.each_ref().map(Host::state);

@@ -13,19 +13,19 @@ use crate::support::{Pair, link, pattern};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The round trip of [`pair`].
+/// Round trip of [`pair`].
 const RTT: Duration = Duration::from_millis(40);
 
 fn pair(config: &TcpConfig) -> Pair {
     Pair::with(1, [deep_link(), deep_link()], [config.clone(), config.clone()])
 }
 
-/// A link with a queue that never overflows here.
+/// Returns a link with a queue that never overflows here.
 fn deep_link() -> LinkConfig {
     LinkConfig { queue_bytes: 20_000_000, ..link(100, 20) }
 }
 
-/// The configurations that find losses in different ways.
+/// Returns configurations that detect losses in different ways.
 fn configs() -> [TcpConfig; 4] {
     [(true, true), (true, false), (false, true), (false, false)].map(|(sack, timestamps)| TcpConfig {
         sack,
@@ -34,7 +34,7 @@ fn configs() -> [TcpConfig; 4] {
     })
 }
 
-/// Drops the packets of `host` for which `is_lost` says so, and counts them.
+/// Drops the packets of `host` for which `is_lost` returns true, and counts them.
 fn drop_if(pair: &mut Pair, host: usize, mut is_lost: impl FnMut(&IpPacket) -> bool + 'static) -> Rc<RefCell<u32>> {
     let count = Rc::new(RefCell::new(0));
     let counter = Rc::clone(&count);
@@ -48,7 +48,8 @@ fn drop_if(pair: &mut Pair, host: usize, mut is_lost: impl FnMut(&IpPacket) -> b
     count
 }
 
-/// A rule that is true for the first `count` packets with all of `flags` and none of `others`.
+/// Returns a rule that is true for the first `count` packets with all of `flags` and none of
+/// `others`.
 fn first(count: u32, flags: Flags, others: Flags) -> impl FnMut(&IpPacket) -> bool + 'static {
     let mut left = count;
     move |packet| {
@@ -98,7 +99,7 @@ fn lost_ends_are_repeated_and_crossing_ones_meet() {
         for lost in 0..8_u32 {
             let mut pair = pair(&config);
             pair.connect();
-            // The first end of either side, and the first acknowledgement of the client's.
+            // The first FIN of either side, and the first acknowledgement of the client's.
             let mut seen = [false; 3];
             pair.tamper = Some(Box::new(move |from, packet| {
                 let has_fin = packet.header().flags.contains(Flags::FIN);
@@ -117,7 +118,8 @@ fn lost_ends_are_repeated_and_crossing_ones_meet() {
     }
 }
 
-/// Transfers 100 KB whose segments `is_lost` drops; returns the time and the statistics.
+/// Transfers 100 KB, dropping the segments for which `is_lost` is true; returns the time and the
+/// statistics.
 fn transfer_with(config: &TcpConfig, is_lost: impl FnMut(&IpPacket) -> bool + 'static) -> (Duration, SendStats, u32) {
     let mut pair = pair(config);
     pair.connect();
@@ -127,7 +129,7 @@ fn transfer_with(config: &TcpConfig, is_lost: impl FnMut(&IpPacket) -> bool + 's
     (spent, send_stats(&pair, 0), dropped)
 }
 
-/// A rule that is true for the data segments with these numbers, counted from one.
+/// Returns a rule that is true for the data segments with these numbers, counted from one.
 fn numbers(lost: impl Fn(u32) -> bool + 'static) -> impl FnMut(&IpPacket) -> bool + 'static {
     let mut count = 0;
     move |packet| {
@@ -153,7 +155,7 @@ fn a_lost_segment_is_sent_again_a_round_trip_later() {
 
 #[test]
 fn a_lost_retransmission_is_found_without_a_timeout() {
-    // RACK needs selective acknowledgements and something that was sent later.
+    // RACK needs SACK and data sent later.
     let config = TcpConfig::default();
     let mut seqs = Vec::new();
     let lost = move |packet: &IpPacket| {
@@ -172,7 +174,7 @@ fn a_lost_retransmission_is_found_without_a_timeout() {
 #[test]
 fn losses_above_the_recovery_point_are_found() {
     for config in configs() {
-        // One in the first window, and some of what is sent during its recovery.
+        // One in the first window, and some of the segments sent during its recovery.
         let (_, stats, dropped) =
             transfer_with(&config, numbers(|number| number == 3 || (14..18).contains(&number) || number == 30));
         assert_eq!(dropped, 6);
@@ -189,7 +191,7 @@ fn a_lost_tail_is_repaired_by_a_probe() {
         let mut pair = pair(&config);
         pair.connect();
         let mut left = tail;
-        // The last segments, when they are sent for the first time.
+        // The first transmissions of the last segments.
         let last = Rc::new(RefCell::new(0_u32));
         let newest = Rc::clone(&last);
         let mut count = 0;
@@ -207,9 +209,10 @@ fn a_lost_tail_is_repaired_by_a_probe() {
         let stats = send_stats(&pair, 0);
         assert!(*dropped.borrow() >= 1, "nothing was dropped");
         assert_eq!(stats.timeouts, 0, "{tail}: {stats:?}");
-        // Two round trips until the probe (and a delay of the acknowledgement, if the segment is alone), one
-        // for its answer, and two for what it shows, because the second lost one leaves when the first has
-        // arrived (RFC 9937, section 6). Before the losses, the last acknowledgement may have been delayed.
+        // Two round trips until the probe (and a delay of the acknowledgement, if the segment is
+        // alone), one for its answer, and two for the losses that it reveals, because the second
+        // lost segment leaves when the first has arrived (RFC 9937, section 6). Before the losses,
+        // the last acknowledgement may have been delayed.
         let delay = if tail == 1 { Duration::from_millis(200) } else { Duration::from_millis(40) };
         assert!(spent < ideal + RTT * 6 + delay, "{tail}: {spent}, not {ideal}");
         assert!(stats.probes >= 1 && stats.probes <= 2);
@@ -243,7 +246,7 @@ fn a_lost_window_update_is_asked_for() {
         let bytes = pattern(100_000, 3);
         pair.hosts[0].send(bytes.clone(), true);
         pair.run_for(MINUTE);
-        // Everything that the reader says now is lost.
+        // Everything that the reader sends now is lost.
         let dropped = drop_if(&mut pair, 1, |_| true);
         pair.hosts[1].reads = true;
         pair.run_for(Duration::from_millis(10));
@@ -275,7 +278,7 @@ fn half_of_the_acknowledgements_may_be_lost() {
 
 #[test]
 fn losses_in_both_directions_cause_no_belief_in_reordering() {
-    // An acknowledgement with several blocks that are new, the latest first, is no sign of reordering.
+    // An acknowledgement with several new blocks, the latest first, is no sign of reordering.
     let mut pair = pair(&TcpConfig::default());
     pair.connect();
     let mut rng = Rng::from_seed(9);
@@ -335,7 +338,7 @@ fn a_timeout_because_of_a_delay_is_undone() {
         let resent = stats.bytes_resent - before.bytes_resent;
         if config.timestamps || config.sack {
             assert!(after >= window, "{after} after {window}: {stats:?}");
-            // What was sent again before the first acknowledgement came, and little more.
+            // The retransmissions before the first acknowledgement came, and little more.
             assert!(resent < 20_000, "{resent} {config:?}: {stats:?}");
         }
     }
@@ -369,7 +372,7 @@ fn the_states_after_the_end_are_those_of_the_rfc() {
     assert!(pair.hosts.iter().all(|host| host.state() == Some(State::TimeWait)));
 }
 
-/// The same for the first transmissions of data alone.
+/// Returns the same for the first transmissions of data alone.
 fn new_numbers(lost: impl Fn(u32) -> bool + 'static) -> impl FnMut(&IpPacket) -> bool + 'static {
     let (mut count, mut newest) = (0, None::<Seq32>);
     move |packet| {

@@ -9,7 +9,8 @@ use crate::support::{Pair, link};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The share of a link's rate that is goodput: 1448 of 1500 bytes.
+/// Returns the time of `len` bytes at the share of a link's rate that is goodput: 1448 of 1500
+/// bytes.
 fn ideal(len: usize, mbps: u64) -> Duration {
     Duration::from_nanos(len as u64 * 8_000 * 1500 / 1448 / mbps)
 }

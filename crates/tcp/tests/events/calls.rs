@@ -8,7 +8,7 @@ use wire::tcp::Flags;
 use super::situation::{Role, STATES, situation};
 use crate::support::peer::Peer;
 
-/// Each connection that there is.
+/// Checks each possible connection.
 fn each(mut check: impl FnMut(State, &mut Peer)) {
     for state in STATES {
         for role in [Role::Server, Role::Client] {

@@ -1,6 +1,6 @@
 //! The rules of RFC 9293, sections 3.10.7.3 and 3.10.7.4, in the order of its text: written down a
 //! second time, from the variables of a connection and a segment. `Deviation` names each place
-//! where ours differ, and why.
+//! where ours differ, and the reason.
 
 use tcp::{CloseReason, State};
 use wire::tcp::Flags;
@@ -29,29 +29,29 @@ impl Seg {
 /// Places where an answer differs from the text of RFC 9293.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Deviation {
-    /// The peer repeats its SYN: it gets ours, not an acknowledgement with which it could not do
-    /// anything.
+    /// A repeated SYN of the peer gets ours, not an acknowledgement that would not help it.
     SynAgain,
-    /// SYN-RECEIVED returns to LISTEN and the SYN begins anew at once, not when it is repeated.
+    /// SYN-RECEIVED returns to LISTEN, and the SYN begins a connection at once, not when it is
+    /// repeated.
     BeginsAnew,
     /// SYN-RECEIVED of a server: a SYN with an acknowledgement begins nothing, and gets a
     /// challenge.
     SynWithAck,
-    /// A reset one before the next number, of a peer that does not count its end.
+    /// A reset one before the next number, from a peer that does not count its FIN.
     ResetBeforeEnd,
-    /// An acknowledgement in a segment that begins one too early: its sender does not know that its
-    /// probe was taken.
+    /// An acknowledgement in a segment that begins one position too early: its sender does not know
+    /// that its probe was accepted.
     AckOneEarly,
-    /// A segment that begins before the SYN is outside, also if its end is inside.
+    /// A segment that begins before the SYN is outside, even if its end is inside.
     BeforeTheSyn,
     /// After a reset of an answer to an earlier connection, the SYN leaves once more.
     OpensAgain,
 }
 
-/// The answers, and the connection after them.
+/// Expected answers, and the connection after them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Expected {
-    /// Flags, SEQ and ACK of each segment that leaves.
+    /// Flags, SEQ and ACK of each outgoing segment.
     pub(super) answers: Vec<(Flags, i64, i64)>,
     pub(super) state: State,
     pub(super) reason: Option<CloseReason>,
@@ -92,7 +92,7 @@ impl Run {
         self.out.answers.push((Flags::RST, self.seg.ack, -1));
     }
 
-    /// <SEQ=SND.NXT><ACK=RCV.NXT><CTL=ACK>, once for all reasons.
+    /// Sends <SEQ=SND.NXT><ACK=RCV.NXT><CTL=ACK>, once for all reasons.
     fn acknowledge(&mut self) {
         self.out.answers.retain(|(flags, ..)| *flags != Flags::ACK);
         self.out.answers.push((Flags::ACK, self.v.snd_nxt, self.rcv_nxt));
@@ -107,7 +107,7 @@ impl Run {
         self.out.deviations.push(deviation);
     }
 
-    /// 3.10.7.3.
+    /// Applies 3.10.7.3.
     fn syn_sent(&mut self) {
         let seg = self.seg;
         let is_ack_ok = seg.has(Flags::ACK) && 0 < seg.ack && seg.ack <= self.v.snd_nxt;
@@ -148,7 +148,7 @@ impl Run {
         }
     }
 
-    /// 3.10.7.4.
+    /// Applies 3.10.7.4.
     fn other_states(&mut self) {
         let (v, seg) = (self.v, self.seg);
         let is_syn_received = v.state == State::SynReceived;
@@ -194,7 +194,7 @@ impl Run {
         self.text_and_end();
     }
 
-    /// SYN-RECEIVED: the number of the SYN is that of the first one.
+    /// Handles a repeated SYN in SYN-RECEIVED: its number is that of the first one.
     fn syn_again(&mut self) {
         if !self.seg.has(Flags::ACK) {
             self.deviate(Deviation::SynAgain);
@@ -225,7 +225,7 @@ impl Run {
         }
     }
 
-    /// Fifth check. False if the segment is dropped.
+    /// Applies the fifth check. Returns false if the segment is dropped.
     fn ack_field(&mut self) -> bool {
         let (v, ack) = (self.v, self.seg.ack);
         if v.state == State::SynReceived {
@@ -236,8 +236,8 @@ impl Run {
             self.reset();
             return false;
         }
-        // RFC 5961, section 5.2. The peer's window, 65,535 bytes, is larger than all that was sent,
-        // so the oldest is the SYN.
+        // RFC 5961, section 5.2. The peer's window, 65,535 bytes, is larger than all data sent, so
+        // the oldest number is the SYN.
         if ack < 0 || ack > v.snd_nxt {
             self.acknowledge();
             return false;
@@ -256,14 +256,14 @@ impl Run {
         true
     }
 
-    /// Seventh and eighth check.
+    /// Applies the seventh and eighth checks.
     fn text_and_end(&mut self) {
         let (v, seg) = (self.v, self.seg);
         if seg.len() == 0 || self.out.state == State::Closed {
             return;
         }
         if !matches!(self.out.state, State::Established | State::FinWait1 | State::FinWait2) {
-            // The end was received before.
+            // The FIN was received before.
             return self.acknowledge();
         }
         let edge = v.rcv_nxt + v.rcv_wnd;

@@ -11,7 +11,8 @@ use super::expected::{Deviation, Expected, Seg, expected};
 use super::situation::{OUTSTANDING, Role, STATES, Variables, situation};
 use crate::support::peer::{Peer, Segment, Sent};
 
-/// Flags of segments: all of these four together, with and without those that change nothing here.
+/// Returns the flags of segments: all combinations of these four, with and without those that
+/// change nothing here.
 fn all_flags() -> impl Iterator<Item = Flags> {
     let parts = [Flags::SYN, Flags::FIN, Flags::RST, Flags::ACK];
     (0..32_u32).map(move |bits| {
@@ -21,16 +22,16 @@ fn all_flags() -> impl Iterator<Item = Flags> {
     })
 }
 
-/// Sequence numbers: exact, in the window, at and beyond its end, just before, straddling its
-/// beginning, and far away on both sides.
+/// Returns sequence numbers: exact, in the window, at and beyond its end, just before, straddling
+/// its beginning, and far away on both sides.
 fn seqs(v: &Variables) -> Vec<i64> {
     let (nxt, window) = (v.rcv_nxt, v.rcv_wnd);
     let offsets = [0, 1, 100, window - 1, window, window + 1, -1, -20, -70_000, 1 << 30, -(1 << 30)];
     offsets.iter().map(|offset| nxt + offset).collect()
 }
 
-/// Acknowledgements: of nothing new, of a part, of all, of more than was sent, and before the
-/// first.
+/// Returns acknowledgements: of nothing new, of a part, of everything, of more than was sent, and
+/// before the first.
 fn acks(v: &Variables) -> BTreeSet<i64> {
     let (una, nxt) = (v.snd_una, v.snd_nxt);
     let part = una + i64::from(OUTSTANDING);
@@ -41,7 +42,7 @@ fn segment_of(peer: &Peer, seg: Seg) -> Segment {
     peer.segment().flags(seg.flags).seq(seg.seq as u32).ack(seg.ack as u32).len(seg.text as usize)
 }
 
-/// The answers, with numbers as in [`Expected`]. A reset without ACK has no number there.
+/// Returns the answers, with numbers as in [`Expected`]. A reset without ACK has no number there.
 fn answers(sent: &[Sent], v: &Variables) -> Vec<(Flags, i64, i64)> {
     let near = |number: u32, near: i64| near + i64::from(number.wrapping_sub(near as u32).cast_signed());
     let each = |sent: &Sent| {
@@ -68,7 +69,7 @@ fn actual(peer: &mut Peer, v: &Variables, seg: Seg) -> Expected {
     }
 }
 
-/// Sends each segment to a connection of its own. Returns the deviations that occurred.
+/// Sends each segment to a separate connection. Returns the deviations that occurred.
 fn check(state: State, role: Role) -> BTreeSet<Deviation> {
     let (_, v) = situation(state, role).expect("there is such a connection");
     let (mut count, mut deviations) = (0, BTreeSet::new());
@@ -80,7 +81,7 @@ fn check(state: State, role: Role) -> BTreeSet<Deviation> {
                     let (mut peer, _) = situation(state, role).expect("there is such a connection");
                     let mut expected = expected(v, seg);
                     deviations.extend(std::mem::take(&mut expected.deviations));
-                    // Neither the SYN nor the end are bytes of data.
+                    // Neither the SYN nor the FIN is a byte of data.
                     let data = |position: i64| position.clamp(1, v.snd_nxt - i64::from(has_finished(state)));
                     expected.snd_una = data(expected.snd_una) - data(v.snd_una);
                     let actual = actual(&mut peer, &v, seg);
@@ -115,7 +116,7 @@ fn segments_for_a_client_in_syn_received_are_answered_as_the_rfc_says() {
     assert_eq!(check(State::SynReceived, Role::Client), known.into());
 }
 
-/// Both sides.
+/// Checks both sides.
 fn check_synchronized(state: State, also: &[Deviation]) {
     let known: BTreeSet<_> = also.iter().copied().chain([Deviation::AckOneEarly]).collect();
     for role in [Role::Server, Role::Client] {
@@ -158,7 +159,7 @@ fn segments_in_time_wait_are_answered_as_the_rfc_says() {
     check_synchronized(State::TimeWait, &[]);
 }
 
-/// Every state is in a test above.
+/// Checks that every state is covered by a test above.
 #[test]
 fn each_state_is_covered() {
     let all: Vec<_> = STATES.iter().filter(|state| situation(**state, Role::Client).is_some()).collect();
@@ -166,7 +167,7 @@ fn each_state_is_covered() {
     assert!(STATES.iter().filter(|state| situation(**state, Role::Server).is_some()).count() == 8);
 }
 
-/// The rest of a connection in TIME-WAIT has no window: only the next number is acceptable.
+/// In TIME-WAIT a connection has no window: only the next number is acceptable.
 #[test]
 fn the_rest_of_a_connection_in_time_wait_answers_as_the_rfc_says() {
     let (peer, v) = situation(State::TimeWait, Role::Client).expect("there is such a connection");

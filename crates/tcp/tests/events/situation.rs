@@ -6,17 +6,17 @@ use wire::tcp::Flags;
 
 use crate::support::peer::{INITIAL, PEER_INITIAL, Peer, offer};
 
-/// Bytes that this side has sent and that are acknowledged, and those that are not.
+/// Bytes that this side has sent: acknowledged ones, and unacknowledged ones.
 const ACKED: u32 = 1000;
 pub(super) const OUTSTANDING: u32 = 50;
 
 /// Bytes that the peer has sent, and that were read.
 const RECEIVED: u32 = 100;
 
-/// The receive window at the beginning.
+/// Initial receive window.
 const WINDOW: u32 = 20_000;
 
-/// Which side has opened.
+/// Side that has opened the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     /// The peer.
@@ -49,15 +49,15 @@ pub(super) struct Variables {
     pub(super) rcv_wnd: i64,
 }
 
-/// Acknowledgements leave at once, so that each is seen. A peer without timestamps: they have tests
-/// of their own.
+/// Returns a configuration with immediate acknowledgements, so that each is seen. The peer has no
+/// timestamps: they have separate tests.
 fn config() -> TcpConfig {
     let acks = AckPolicy { delay_max: Duration::ZERO, ..TcpConfig::default().acks };
     TcpConfig { acks, ecn: false, receive_buffer: WINDOW as usize, ..TcpConfig::default() }
 }
 
-/// A connection in this state, with what it has sent taken, and its variables. `None` if there is
-/// none: a server is never in SYN-SENT.
+/// Returns a connection in this state, with its sent data taken, and its variables. Returns `None`
+/// if there is none: a server is never in SYN-SENT.
 pub(super) fn situation(state: State, role: Role) -> Option<(Peer, Variables)> {
     let mut peer = match (state, role) {
         (State::SynSent, Role::Server) => return None,
@@ -97,13 +97,13 @@ pub(super) fn situation(state: State, role: Role) -> Option<(Peer, Variables)> {
         snd_una: if is_outstanding || !is_open { snd_una } else { snd_nxt },
         snd_nxt,
         rcv_nxt: if is_open { 1 + i64::from(RECEIVED) + i64::from(has_end) } else { 1 },
-        // It is not announced to be wider until that is worth a segment.
+        // A wider window is not announced until that is worth a segment.
         rcv_wnd: 1 + i64::from(WINDOW) - if is_open { 1 + i64::from(RECEIVED) + i64::from(has_end) } else { 1 },
     };
     Some((peer, variables))
 }
 
-/// Data in both directions; the last of ours are not acknowledged.
+/// Transfers data in both directions; the last of ours are not acknowledged.
 fn transfer(peer: &mut Peer) {
     peer.write(ACKED as usize);
     peer.receive();
@@ -114,7 +114,7 @@ fn transfer(peer: &mut Peer) {
     peer.sent();
 }
 
-/// From ESTABLISHED to `state`.
+/// Moves the connection from ESTABLISHED to `state`.
 fn walk(peer: &mut Peer, state: State) {
     let end = |peer: &mut Peer, ack: u32| {
         peer.send(peer.segment().flags(Flags::FIN | Flags::ACK).ack(ack));

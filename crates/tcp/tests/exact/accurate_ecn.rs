@@ -16,7 +16,7 @@ fn config() -> TcpConfig {
     TcpConfig { accurate_ecn: true, ..TcpConfig::default() }
 }
 
-/// The three flags as a number.
+/// Returns the three flags as a number.
 fn ace_of(flags: Flags) -> u8 {
     let bit = |flag: Flags, value| if flags.contains(flag) { value } else { 0 };
     bit(Flags::AE, 4) | bit(Flags::CWR, 2) | bit(Flags::ECE, 1)
@@ -26,14 +26,14 @@ fn ace(sent: &Sent) -> u8 {
     ace_of(sent.flags)
 }
 
-/// A segment with this number in the three flags.
+/// Returns a segment with this number in the three flags.
 fn with_ace(segment: Segment, ace: u8) -> Segment {
     let flag = |bit: u8, flag: Flags| if ace & bit != 0 { flag } else { Flags::empty() };
     let flags = segment.flags | flag(4, Flags::AE) | flag(2, Flags::CWR) | flag(1, Flags::ECE);
     segment.flags(flags)
 }
 
-/// A peer that has asked for accurate ECN and has it; segments of 1000 bytes.
+/// Returns a peer that has negotiated accurate ECN; segments have 1000 bytes.
 fn accurate(congestion: Algorithm) -> Peer {
     let config = TcpConfig { congestion: Some(congestion), ..config() };
     let mut peer = Peer::sends_syn(&config, Options { mss: Some(1000), ..offer() }, REQUEST, (INITIAL, PEER_INITIAL));
@@ -56,7 +56,7 @@ fn a_peer_that_asks_gets_it_and_others_get_what_they_know() {
     let (ecn, cwr, ae) = (Flags::ECE.0, Flags::CWR.0, Flags::AE.0);
     assert_eq!(answer(&config(), 0), 0);
     assert_eq!(answer(&config(), ecn | cwr), 0b001, "RFC 3168");
-    // Combinations without a meaning yet ask for it, too (section 3.1.3).
+    // Unassigned combinations request it, too (section 3.1.3).
     for flags in [ACE, ae, cwr, ecn, ae | cwr, ae | ecn] {
         assert_eq!(answer(&config(), flags), 0b010, "{flags:03x}");
     }
@@ -68,7 +68,8 @@ fn a_peer_that_asks_gets_it_and_others_get_what_they_know() {
 fn the_answer_decides_what_the_side_that_asks_uses() {
     for (code, codepoint, next) in [
         (0b010, Some(Ecn::Ect0), 5),
-        // Changed on the way: feedback is given, but no codepoint is sent (section 3.2.2.3).
+        // The codepoint was changed on the way: feedback is given, but no codepoint is sent
+        // (section 3.2.2.3).
         (0b011, None, 5),
         (0b100, None, 5),
         (0b110, None, 5),
@@ -76,7 +77,7 @@ fn the_answer_decides_what_the_side_that_asks_uses() {
         (0b101, Some(Ecn::Ect0), 5),
         // RFC 3168.
         (0b001, Some(Ecn::Ect0), 0),
-        // None, and a peer that copies flags.
+        // No ECN, and a peer that copies flags.
         (0b000, None, 0),
         (0b111, None, 0),
     ] {
@@ -90,7 +91,7 @@ fn the_answer_decides_what_the_side_that_asks_uses() {
         let sent = peer.receive();
         assert_eq!(sent.last().map(|sent| (sent.ecn, ace(sent))), Some((codepoint, next)), "{code:03b}: {sent:?}");
         if next == 5 {
-            // How the answer arrived, before any data (section 3.2.2.1).
+            // The report of how the answer arrived, before any data (section 3.2.2.1).
             assert!(sent[0].data.is_empty() && ace(&sent[0]) == 0b010, "{sent:?}");
             assert!(sent[0].options.accecn.is_some());
         }
@@ -143,7 +144,7 @@ fn marks_are_counted_for_the_peer() {
         peer.nxt += 1000;
         peer.read();
         let sent = peer.sent();
-        // The first one of a row of marks is told at once.
+        // The first mark in a row is reported at once.
         let is_first = marked && (index % 8 == 0 && index == 0 || index % 8 == 2 || index % 8 == 6);
         assert!(!is_first || sent.len() == 1, "{index}: {sent:?}");
         sent.iter().for_each(|sent| assert_eq!(u64::from(ace(sent)), count & 7, "{index}"));
@@ -158,7 +159,7 @@ fn marks_are_counted_for_the_peer() {
 #[test]
 fn data_in_both_directions_have_the_count_in_each_segment() {
     let mut peer = accurate(Algorithm::Cubic);
-    // Six: CWR is set, which a device that cuts plans would clear.
+    // Six: CWR is set, which a segmenting device would clear.
     peer.send(peer.segment().len(1000).ecn(Ecn::Ce));
     peer.nxt += 1000;
     peer.write(5000);
@@ -168,7 +169,7 @@ fn data_in_both_directions_have_the_count_in_each_segment() {
     assert!(data.iter().all(|sent| sent.data.len() == 1000 && sent.options.accecn.is_none()));
 }
 
-/// Ten segments were sent; the peer acknowledges them in two halves, with these numbers.
+/// Acknowledges ten sent segments in two halves, with these numbers.
 fn acknowledged(peer: &mut Peer, numbers: [u8; 2], options: [Option<AccEcn>; 2]) {
     peer.write(30_000);
     let sent = peer.receive();
@@ -191,7 +192,7 @@ fn each_mark_counts_and_the_window_shrinks_once_in_a_round_trip() {
     // An old acknowledgement has an old number.
     peer.send(with_ace(peer.segment().ack(5001), 7));
     assert_eq!(peer.connection.stats().send.packets_marked, 3);
-    // The option tells what three bits cannot: nine packets.
+    // The option reports nine packets, which three bits cannot.
     let mut peer = accurate(Algorithm::NewReno);
     peer.write(30_000);
     peer.receive();

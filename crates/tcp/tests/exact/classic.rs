@@ -1,5 +1,5 @@
-//! The classic profile: what each of its fields changes, and what Nagle's algorithm and delayed
-//! acknowledgements do together.
+//! The classic profile: the effect of each of its fields, and the joint effect of Nagle's algorithm
+//! and delayed acknowledgements.
 
 use tcp::{AckPolicy, AckThreshold, AckTimer, LossRecovery, Nagle, RtoFormula, TcpConfig, WindowGrowth};
 use units::Duration;
@@ -12,7 +12,7 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// A peer with segments of 1000 bytes, a round trip of `rtt` away.
+/// Returns a peer with segments of 1000 bytes, a round trip of `rtt` away.
 fn peer(config: &TcpConfig, rtt: Duration) -> Peer {
     let options = Options { mss: Some(1000), ..offer() };
     let mut peer = Peer::sends_syn(config, options, Flags::SYN, (1, 2));
@@ -67,7 +67,7 @@ fn go_back_n_sends_everything_again_and_only_after_a_timeout() {
                 assert_eq!(starts(&again), []);
                 let all = peer.pass_until_sent(ms(5000)).expect("a timeout");
                 assert_eq!(starts(&all), [1001, 2001, 3001, 4001, 5001]);
-                // What the peer had kept is acknowledged with the hole.
+                // The hole and the data kept by the peer are acknowledged together.
                 peer.send(peer.segment().ack(6001));
                 assert_eq!(peer.pass(ms(5000)).len(), 0);
             }
@@ -100,7 +100,7 @@ fn the_rest_of_a_long_write_waits_for_what_is_outstanding() {
         peer.expected = 3001.max(peer.expected);
         peer.send_ack();
         assert_eq!(peer.receive().len(), 4 - sent);
-        // Nor does the end of the stream change that.
+        // The end of the stream does not change that either.
         peer.write(10);
         peer.connection.finish();
         assert_eq!(peer.receive().len(), usize::from(sent > 3 || nagle != Nagle::Rfc896), "{nagle:?}");
@@ -152,14 +152,14 @@ fn a_buffer_with_less_than_a_segment_and_a_quarter_free_is_closed() {
     peer.send_data(1000);
     assert_eq!(peer.sent().last().map(|ack| ack.window), Some(1000));
     peer.send_data(800);
-    // What was announced is not taken back.
+    // The announced window is not revoked.
     assert_eq!(peer.pass(ms(200)).last().map(|ack| ack.window), Some(200));
 }
 
 #[test]
 fn nagle_and_a_delayed_acknowledgement_stall_a_request_and_either_alone_does_not() {
-    // Two small writes, of which the second waits for the acknowledgement of the first, which the other
-    // side delays because it has nothing to answer yet.
+    // Two small writes: the second waits for the acknowledgement of the first, which the other side
+    // delays because it has nothing to answer yet.
     let classic = TcpConfig::classic;
     let cases = [
         (classic(), true),

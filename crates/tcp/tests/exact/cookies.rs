@@ -9,7 +9,7 @@ use wire::tcp::Flags;
 
 use crate::support::{CLIENT, SERVER};
 
-/// A client that connects, and a server that keeps nothing of its SYN.
+/// A client that connects, and a server that keeps no state of its SYN.
 struct Cookies {
     now: Instant,
     secret: HostSecret,
@@ -17,7 +17,7 @@ struct Cookies {
     client: Connection,
 }
 
-/// The segments that a connection sends now.
+/// Returns the segments that a connection sends now.
 fn sent(now: Instant, connection: &mut Connection) -> Vec<Arrival> {
     let (mut plan, mut all) = (Plan::default(), Vec::new());
     while connection.poll_plan(now, 16, &mut plan) {
@@ -45,7 +45,7 @@ impl Cookies {
         }
     }
 
-    /// The answer to the client's SYN.
+    /// Returns the answer to the client's SYN.
     fn answer(&mut self) -> Arrival {
         let syn = sent(self.now, &mut self.client).remove(0);
         let mut plan = Plan::default();
@@ -53,7 +53,7 @@ impl Cookies {
         segments(&plan).remove(0)
     }
 
-    /// The last segment of the handshake.
+    /// Returns the last segment of the handshake.
     fn acknowledgement(&mut self) -> Arrival {
         let answer = self.answer();
         self.now += Duration::from_millis(30);
@@ -146,7 +146,7 @@ fn the_round_trip_is_measured_by_data_and_not_by_the_cookie() {
 
 #[test]
 fn later_timestamps_are_not_before_the_cookies() {
-    // At each millisecond of a tick of the options.
+    // Every millisecond of a tick of the options.
     for millis in 0..64 {
         let mut cookies = Cookies::between(TcpConfig::default(), TcpConfig::default());
         cookies.now += Duration::from_millis(millis);
@@ -207,12 +207,12 @@ fn a_cookie_is_valid_for_its_connection_and_host_and_for_a_while() {
     }
     let other = HostSecret::new([8; 32]);
     assert!(Connection::accept_cookie(cookies.now, &cookies.config, &other, arrival.clone()).is_none());
-    // It lives in the period in which it was made, and in the next one.
+    // The cookie is valid in the period of its creation, and in the next one.
     cookies.now = start + Duration::from_secs(64);
     assert!(cookies.accept(arrival.clone()).is_some());
     cookies.now = start + COOKIE_LIFETIME;
     assert!(cookies.accept(arrival.clone()).is_none());
-    // The bit that tells the period comes round, and the code does not.
+    // The bit of the period repeats, the code does not.
     cookies.now = start + COOKIE_LIFETIME * 2;
     assert!(cookies.accept(arrival).is_none());
 }

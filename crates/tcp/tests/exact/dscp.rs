@@ -9,7 +9,8 @@ use wire::tcp::Flags;
 use crate::support::peer::{Peer, offer};
 use crate::support::{CLIENT, SERVER};
 
-/// The code point of a plan's packets, with ECN beside it, however they are written.
+/// Returns the code point of a plan's packets, with ECN beside it, whatever the way of writing
+/// them.
 fn dscp(plan: &Plan) -> u8 {
     let (mut shared, mut cut, mut all) = (SuperPacket::default(), SuperPacket::default(), Vec::new());
     plan.seal_shared(&mut shared);

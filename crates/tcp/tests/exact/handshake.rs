@@ -1,4 +1,4 @@
-//! The handshake and what it negotiates (RFC 9293, section 3.5; RFC 7323, section 2; RFC 3168, section
+//! The handshake and its negotiation (RFC 9293, section 3.5; RFC 7323, section 2; RFC 3168, section
 //! 6.1.1).
 
 use bytes::Bytes;
@@ -78,7 +78,7 @@ fn a_syn_is_sent_again_and_given_up() {
     let expected = [0, 1000, 3000, 7000, 15_000, 31_000, 63_000, 123_000];
     assert_eq!(times, expected, "RFC 6298, sections 2.1 and 5.5");
     assert!(all.iter().all(|sent| sent.has(Flags::SYN) && sent.seq == 0));
-    // Some paths drop a SYN that asks for ECN.
+    // Some paths drop a SYN that requests ECN.
     assert!(all[0].has(Flags::ECE | Flags::CWR) && all[1..].iter().all(|sent| sent.flags == Flags::SYN));
     assert_eq!(peer.events.last(), Some(&Event::Closed(CloseReason::TimedOut)));
 }
@@ -115,8 +115,8 @@ fn the_first_timeout_for_data_is_three_seconds_if_the_syn_was_sent_again() {
     assert_eq!(times, [0, 3000], "RFC 6298, section 5.7");
 }
 
-/// The numbers of segments in the first flights of a connection whose SYN was lost `losses` times. `echo`
-/// is the number of the copy whose timestamp the peer echoes.
+/// Returns the numbers of segments in the first flights of a connection whose SYN was lost `losses`
+/// times. `echo` is the number of the copy whose timestamp the peer echoes.
 fn first_flights(is_opener: bool, losses: u32, echo: Option<usize>) -> Vec<usize> {
     let stamps = echo.map(|_| Timestamps::default());
     let options = Options { mss: Some(1000), timestamps: stamps, ..offer() };
@@ -142,7 +142,7 @@ fn first_flights(is_opener: bool, losses: u32, echo: Option<usize>) -> Vec<usize
     }
     peer.write(60_000);
     let flights = (0..3).map(|_| {
-        // The pacer spreads them over half of what it believes to be the round trip.
+        // The pacer spreads them over half of the assumed round trip.
         let sent = peer.pass(peer.connection.rtt().mul_ratio(9, 10));
         peer.note(&sent);
         peer.send_ack();
@@ -164,7 +164,7 @@ fn the_first_window_is_one_segment_if_the_syn_was_lost() {
     }
 }
 
-/// What the connection negotiates with a peer that offers `options`, whichever opens.
+/// Negotiates with a peer that offers `options`, whichever side opens.
 fn both(config: &TcpConfig, options: Options) -> [(Peer, Sent); 2] {
     let mut opened = Peer::sends_syn(config, options, Flags::SYN, (INITIAL, PEER_INITIAL));
     let answer = opened.receive().remove(0);
@@ -200,14 +200,16 @@ fn what_only_one_side_wants_is_not_used() {
         for (number, (mut peer, first)) in both(&config, options).into_iter().enumerate() {
             let is_answer = number == 0;
             let text = format!("{bits:06b} {is_answer}");
-            // An answer has what both want, a first SYN what this side wants.
+            // An answer has the features offered by both sides, a first SYN those offered by this
+            // side.
             assert_eq!(first.options.timestamps.is_some(), if is_answer { stamps } else { is_set(0) }, "{text}");
             assert_eq!(first.options.sack_permitted, if is_answer { sack } else { is_set(1) }, "{text}");
             assert_eq!(first.options.window_scale.is_some(), if is_answer { scale } else { is_set(2) }, "{text}");
             if !stamps {
                 peer.echo = None;
             }
-            // Segments are as long as the peer takes them, less the timestamps (RFC 9293, section 3.7.1).
+            // Segments have the size that the peer accepts, less the timestamps (RFC 9293, section
+            // 3.7.1).
             peer.window = 20_000;
             peer.send_ack();
             peer.write(3000);
@@ -226,7 +228,7 @@ fn what_only_one_side_wants_is_not_used() {
                 }
             }
             assert!(bytes <= if scale { 160_000 } else { 20_000 }, "{text}: {bytes}");
-            // A hole is reported, if both want that.
+            // A hole is reported if both sides support that.
             peer.send(peer.segment().seq(peer.nxt + 100).len(10));
             let ack = peer.sent().into_iter().find(|sent| sent.data.is_empty()).expect("an acknowledgement");
             assert_eq!(ack.options.sack.len(), usize::from(sack), "{text}");
@@ -278,7 +280,7 @@ fn segments_have_the_announced_size_whatever_the_peer_says() {
             assert_eq!(peer.receive()[0].data.len(), len, "{mss:?}");
         }
     }
-    // A device whose packets hold nothing does not make anything panic.
+    // A device whose packets cannot hold data causes no panic.
     for mtu in [0, 40, 52, 60, 68] {
         let config = TcpConfig { mtu, ..TcpConfig::default() };
         let options = Options { timestamps: Some(Timestamps::default()), ..offer() };
@@ -289,8 +291,8 @@ fn segments_have_the_announced_size_whatever_the_peer_says() {
     }
 }
 
-/// Text and an end that come with a SYN, whichever side opens, or both (RFC 9293, sections 3.10.7.2
-/// and 3.10.7.3).
+/// Covers text and a FIN that come with a SYN, whichever side opens, or both (RFC 9293, sections
+/// 3.10.7.2 and 3.10.7.3).
 #[test]
 fn data_and_an_end_that_come_with_a_syn_are_taken_once_the_handshake_is_complete() {
     for (end, len) in [(Flags::empty(), 100), (Flags::FIN, 0), (Flags::FIN, 5)] {
@@ -308,7 +310,7 @@ fn data_and_an_end_that_come_with_a_syn_are_taken_once_the_handshake_is_complete
         peer.receive();
         peer.send(opens(&peer, SYN_ACK));
         check(peer, "client");
-        // Both do: the text waits for the acknowledgement.
+        // Both sides open: the text waits for the acknowledgement.
         let mut peer = Peer::awaits(&TcpConfig::default());
         peer.receive();
         peer.send(opens(&peer, Flags::SYN).ack(0));
@@ -317,7 +319,7 @@ fn data_and_an_end_that_come_with_a_syn_are_taken_once_the_handshake_is_complete
         assert!(answer.len() == 1 && answer[0].has(SYN_ACK) && answer[0].ack == 1, "{answer:?}");
         peer.send(peer.segment().seq(1 + len as u32).ack(1));
         check(peer, "both");
-        // The peer does, and repeats its SYN, with the text only then.
+        // The peer opens, and repeats its SYN, with the text only in the repetition.
         let mut peer = Peer::sends_syn(&TcpConfig::default(), offer(), Flags::SYN, (INITIAL, PEER_INITIAL));
         peer.receive();
         for _ in 0..2 {
@@ -346,8 +348,8 @@ fn data_and_an_end_that_come_with_a_syn_are_taken_once_the_handshake_is_complete
     assert_eq!((peer.read().len(), peer.connection.state()), (1460, State::Established));
 }
 
-/// A peer that begins anew with another number, in the window or not, is connected without waiting
-/// for a timer.
+/// A peer that restarts with another number, in the window or not, is connected without waiting for
+/// a timer.
 #[test]
 fn a_peer_that_begins_anew_is_answered_at_once() {
     for other in [100, 60_000, 70_000, 1 << 31, u32::MAX - 5] {
@@ -360,8 +362,8 @@ fn a_peer_that_begins_anew_is_answered_at_once() {
         if other < 65_535 {
             assert!(answer.len() == 1 && answer[0].flags.contains(SYN_ACK), "{answer:?}");
         } else {
-            // RFC 9293, section 3.5.1, figure 9: the peer resets what it does not know, and repeats
-            // its SYN.
+            // RFC 9293, section 3.5.1, figure 9: the peer resets the unknown connection, and
+            // repeats its SYN.
             assert!(answer.len() == 1 && answer[0].flags == Flags::ACK && answer[0].ack == 1, "{answer:?}");
             peer.send(peer.segment().flags(Flags::RST).seq(answer[0].ack));
             assert_eq!(peer.connection.close_reason(), Some(CloseReason::Refused));
@@ -396,8 +398,8 @@ fn an_answer_for_an_earlier_connection_is_reset_and_the_syn_repeated_once() {
     peer.assert_works();
 }
 
-/// Each answer to what is not believed counts (RFC 5961, section 7), also that of a peer that
-/// begins anew.
+/// Each answer to an unaccepted segment counts (RFC 5961, section 7), also for a peer that
+/// restarts.
 #[test]
 fn a_flood_before_the_handshake_is_complete_gets_few_answers() {
     type Make<'a> = &'a dyn Fn(&Peer, u32) -> Segment;

@@ -9,11 +9,12 @@ use crate::support::peer::{INITIAL, PEER_INITIAL, Peer, Sent, offer};
 
 const RTT: Duration = Duration::from_millis(50);
 
-/// Ten segments, and the SYN.
+/// Position after ten segments and the SYN.
 const WINDOW: u64 = 10_001;
 
-/// A peer to which ten segments of 1000 bytes were sent and one more to probe for the tail, and which is
-/// silent until the timeout sends the first one again. `written` bytes were written in all.
+/// Returns a peer to which ten segments of 1000 bytes were sent and one more as a tail loss probe,
+/// and which is silent until the timeout resends the first one. `written` bytes were written in
+/// all.
 fn timed_out(written: usize) -> Peer {
     let config = TcpConfig { congestion: Some(Algorithm::NewReno), ..TcpConfig::default() };
     let options = Options { mss: Some(1000), ..offer() };
@@ -50,7 +51,7 @@ fn acknowledgements_of_what_was_sent_before_the_timeout_show_a_delay() {
         let stats = peer.connection.stats().send;
         assert_eq!((stats.bytes_lost, stats.bytes_resent), (0, 1000), "{stats:?}");
         assert!(peer.connection.congestion().0 > WINDOW, "step 3b: {:?}", peer.connection.congestion());
-        // The rest arrives, and nothing is sent again.
+        // The rest arrives, and nothing is resent.
         for end in 3..=13 {
             peer.send(peer.segment().ack(1000 * end + 1));
             peer.pass(Duration::from_millis(1));
@@ -73,7 +74,7 @@ fn if_only_what_was_sent_after_it_arrives_everything_before_was_lost() {
     peer.send(peer.segment().ack(1001).sack(&[(11_001, 12_001)]));
     assert_eq!(seqs(&peer.sent()), [1001], "step 3a");
     let stats = peer.connection.stats().send;
-    // The first and the ten that followed; not what was sent after the timeout.
+    // The first segment and the ten that followed; not the data sent after the timeout.
     assert_eq!(stats.bytes_lost, 11_000);
     assert_eq!(peer.connection.congestion(), (2000, 2000));
 }
@@ -84,7 +85,7 @@ fn without_new_data_a_timeout_counts_as_a_loss() {
     peer.now += RTT;
     peer.send(peer.segment().ack(1001));
     assert_eq!(seqs(&peer.sent()), [1001, 2001], "step 2a: slow start with what was lost");
-    // The same if the peer takes no more.
+    // The result is the same if the peer accepts no more.
     let mut peer = timed_out(40_000);
     peer.now += RTT;
     peer.window = 10_000;

@@ -18,7 +18,7 @@ fn config(key: &Md5Key) -> TcpConfig {
     TcpConfig { md5: Some(key.clone()), ..TcpConfig::default() }
 }
 
-/// The packets that a connection sends now.
+/// Returns the packets that a connection sends now.
 fn packets(now: Instant, connection: &mut Connection) -> Vec<Bytes> {
     let (mut plan, mut packet, mut all) = (Plan::default(), SuperPacket::default(), Vec::new());
     while connection.poll_plan(now, 16, &mut plan) {
@@ -28,7 +28,7 @@ fn packets(now: Instant, connection: &mut Connection) -> Vec<Bytes> {
     all
 }
 
-/// The TCP segment of a packet.
+/// Returns the TCP segment of a packet.
 fn segment(packet: &[u8]) -> &[u8] {
     ip::Packet::parse(packet).expect("valid").payload
 }
@@ -37,7 +37,7 @@ fn arrival(packet: &Bytes) -> Arrival {
     Arrival::open(packet, None, false).expect("the checksum is right")
 }
 
-/// A connected pair, whose server has written `len` bytes.
+/// Returns a connected pair whose server has written `len` bytes.
 fn pair(tuple: Tuple, key: &Md5Key, len: usize) -> (Instant, Connection, Connection) {
     let mut now = Instant::ZERO;
     let mut client = Connection::connect(now, config(key), tuple, Seq32::new(5), 1);

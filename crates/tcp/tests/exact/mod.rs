@@ -1,4 +1,4 @@
-//! Exact behaviour, by the RFC that asks for it.
+//! Exact behaviour, by the RFC that requires it.
 
 mod accurate_ecn;
 mod classic;

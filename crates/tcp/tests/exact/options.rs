@@ -10,7 +10,7 @@ fn stamped() -> Peer {
     Peer::opens(&TcpConfig::default(), Options { timestamps: Some(Timestamps::default()), ..offer() })
 }
 
-/// Lets the peer's clock go on.
+/// Advances the peer's clock.
 fn tick(peer: &mut Peer) {
     peer.now += Duration::from_millis(7);
 }
@@ -33,7 +33,7 @@ fn a_reset_has_the_timestamp_of_its_time() {
     assert!((1000..1200).contains(&stamps.value.wrapping_sub(before.value)), "{before:?} {stamps:?}");
 }
 
-/// The blocks of a segment, counted from the peer's initial number.
+/// Returns the blocks of a segment, counted from the peer's initial number.
 fn blocks_of(sent: &[Sent]) -> Vec<(u32, u32)> {
     let from = |number: units::Seq32| number.get().wrapping_sub(PEER_INITIAL);
     sent.last().expect("a segment").options.sack.iter().map(|(start, end)| (from(start), from(end))).collect()
@@ -82,7 +82,7 @@ fn old_timestamps_are_answered_and_dropped_also_when_the_clock_wraps() {
     let answer = peer.sent();
     assert!(answer.len() == 1 && answer[0].ack == peer.nxt, "RFC 7323, section 5.3, R1: {answer:?}");
     assert_eq!((peer.read().len(), peer.connection.stats().receive.dropped_by_paws), (0, 1));
-    // One without data needs no answer, and is counted, too.
+    // A segment without data needs no answer, but is counted, too.
     peer.send(peer.segment().stamp(value.wrapping_sub(2), 0));
     assert_eq!(peer.connection.stats().receive.dropped_by_paws, 2);
     peer.sent();
@@ -100,7 +100,7 @@ fn old_timestamps_are_answered_and_dropped_also_when_the_clock_wraps() {
     assert_eq!(peer.connection.stats().receive.dropped_by_paws, 2, "no other segment was dropped");
 }
 
-/// RFC 7323, section 3.2, says that they should be dropped. Linux takes them, and a path that
+/// RFC 7323, section 3.2, says that they should be dropped. Linux accepts them, and a path that
 /// removes options must not stop a connection without a message.
 #[test]
 fn segments_without_timestamps_are_taken_in_all_states() {
@@ -124,7 +124,7 @@ fn segments_without_timestamps_are_taken_in_all_states() {
     peer.assert_works();
 }
 
-/// Some hosts send a timestamp of zero in their SYN, and begin their clock anywhere after that.
+/// Some hosts send a timestamp of zero in their SYN, and start their clock anywhere after that.
 #[test]
 fn a_timestamp_of_zero_in_a_syn_makes_nothing_look_old() {
     for value in [1, 1 << 31, u32::MAX - 5] {
@@ -198,8 +198,8 @@ fn what_came_twice_is_reported_once() {
     assert_eq!(blocks_of(&peer.sent()), [(2001, 4001)]);
 }
 
-/// Segments of all places and lengths over two blocks: the first part that was there is reported,
-/// wherever the segment begins and ends.
+/// Sends segments of all places and lengths over two blocks: the first part that was present is
+/// reported, wherever the segment begins and ends.
 #[test]
 fn a_part_of_a_segment_that_came_twice_is_reported() {
     // Received: 1 to 1000 in order, 2001 to 3000 and 4001 to 5000 beyond.
@@ -229,7 +229,7 @@ fn a_part_of_a_segment_that_came_twice_is_reported() {
     assert!(count > 0, "none began at the next number and overlapped a block");
 }
 
-/// A connection with marks in both directions.
+/// Returns a connection with marks in both directions.
 fn marked(config: &TcpConfig) -> Peer {
     Peer::opens_with(config, offer(), Flags::SYN | Flags::ECE | Flags::CWR, (INITIAL, PEER_INITIAL))
 }
@@ -245,7 +245,7 @@ fn a_mark_is_echoed_until_the_peer_has_reacted() {
     peer.send(peer.segment().len(100).flags(Flags::ACK | Flags::CWR));
     peer.nxt += 100;
     assert!(!peer.pass(Duration::from_millis(50))[0].has(Flags::ECE));
-    // A mark with the reaction to the last one is new.
+    // A mark together with the reaction to the last one is new.
     peer.send(peer.segment().len(100).flags(Flags::ACK | Flags::CWR).ecn(Ecn::Ce));
     peer.nxt += 100;
     assert!(peer.pass(Duration::from_millis(50))[0].has(Flags::ECE));
@@ -266,7 +266,7 @@ fn marks_reduce_the_window_once_a_round_trip() {
     let (reduced, _) = peer.connection.congestion();
     assert!(reduced < window && reduced > window / 2, "{window} {reduced}");
     assert_eq!(peer.connection.stats().send.marks, 1, "RFC 3168, section 6.1.2");
-    // The first new data say so, once.
+    // The first new data report it, once.
     peer.write(14_600);
     let second = peer.pass(Duration::from_millis(30));
     peer.note(&second);

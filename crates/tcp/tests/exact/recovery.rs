@@ -1,4 +1,4 @@
-//! Which segments are lost (RFC 8985, RFC 6582), and which are sent again.
+//! Lost segments (RFC 8985, RFC 6582), and retransmissions.
 
 use tcp::TcpConfig;
 use units::Duration;
@@ -8,7 +8,7 @@ use crate::support::peer::{INITIAL, PEER_INITIAL, Peer, offer};
 
 const RTT: Duration = Duration::from_millis(50);
 
-/// A peer a round trip of [`RTT`] away, to which ten full segments of 1000 bytes were sent.
+/// Returns a peer a round trip of [`RTT`] away, to which ten full segments of 1000 bytes were sent.
 fn flight(options: Options) -> Peer {
     let mut peer = Peer::sends_syn(&TcpConfig::default(), options, Flags::SYN, (INITIAL, PEER_INITIAL));
     let answer = peer.receive();
@@ -40,7 +40,8 @@ fn a_retransmission_beyond_a_hole_shows_that_another_one_was_lost() {
     peer.send(peer.segment().ack(1).sack(&[(2001, 10_001)]));
     let again = peer.pass(RTT / 4);
     assert_eq!(again.iter().map(|sent| sent.data.len()).sum::<usize>(), 2000, "{again:?}");
-    // The first is lost again. The peer echoes what it has received in order: the end of the handshake.
+    // The first is lost again. The peer echoes the last segment received in order: the end of the
+    // handshake.
     peer.now += RTT;
     peer.send(peer.segment().ack(1).sack(&[(1001, 10_001)]));
     let third = peer.pass(RTT / 2);
@@ -52,7 +53,7 @@ fn a_retransmission_beyond_a_hole_shows_that_another_one_was_lost() {
 fn after_a_timeout_each_segment_is_sent_again_once() {
     let mut peer = flight(Options { mss: Some(1000), ..Options::default() });
     let mut seqs = Vec::new();
-    // All were lost. What is sent again arrives, and is acknowledged one by one.
+    // All were lost. Retransmissions arrive, and are acknowledged one by one.
     let again = peer.pass_until_sent(Duration::from_secs(5)).expect("a timeout");
     let mut arrived: std::collections::VecDeque<_> = again.into();
     while let Some(sent) = arrived.pop_front() {

@@ -1,4 +1,4 @@
-//! How much leaves while the window shrinks (RFC 9937).
+//! Sending while the window shrinks (RFC 9937).
 
 use recovery::Algorithm;
 use tcp::TcpConfig;
@@ -10,8 +10,8 @@ use crate::support::peer::{INITIAL, PEER_INITIAL, Peer, offer};
 const RTT: Duration = Duration::from_millis(50);
 const SEGMENT: u32 = 1000;
 
-/// A peer to which twenty segments were sent, and which has acknowledged everything before them.
-/// Returns the position of the first of the twenty.
+/// Returns a peer to which twenty segments were sent, and which has acknowledged everything before
+/// them. Also returns the position of the first of the twenty.
 fn flight(congestion: Algorithm, options: Options, is_marked: bool) -> (Peer, u32) {
     let config = TcpConfig { congestion: Some(congestion), ..TcpConfig::default() };
     let flags = if is_marked { Flags::SYN | Flags::ECE | Flags::CWR } else { Flags::SYN };
@@ -29,8 +29,8 @@ fn flight(congestion: Algorithm, options: Options, is_marked: bool) -> (Peer, u3
     (peer, 10 * SEGMENT + 1)
 }
 
-/// The numbers of segments that leave with each acknowledgement, if `answer` makes the one with this
-/// number.
+/// Returns the number of segments that leave with each acknowledgement; `answer` makes the one with
+/// this number.
 fn answers(peer: &mut Peer, numbers: std::ops::Range<u32>, mut answer: impl FnMut(&mut Peer, u32)) -> Vec<usize> {
     let each = numbers.map(|number| {
         if number == 3 {
@@ -64,7 +64,7 @@ fn a_peer_without_blocks_shrinks_the_flight_in_the_same_way() {
     assert!(counts[..2] == [0, 0] && counts[2] == 1, "{counts:?}");
     assert!(counts.iter().all(|count| *count <= 1), "{counts:?}");
     assert!(counts[3..].windows(3).all(|three| three.contains(&1)), "no silence: {counts:?}");
-    // Nineteen have arrived, and what has left is in flight.
+    // Nineteen have arrived, and the segments that left are in flight.
     assert_eq!(counts.iter().sum::<usize>(), 10, "{counts:?}");
 }
 
@@ -79,7 +79,7 @@ fn many_losses_leave_the_slow_start_bound() {
     // The second finds the loss of those that were sent first. The flight is below the target at once: one
     // leaves for each that arrives.
     assert_eq!(counts, [0, 1, 1, 1, 1]);
-    // What was sent again arrives in order: one more with each.
+    // Retransmissions arrive in order: one more leaves with each.
     let counts = answers(&mut peer, 1..4, |peer, number| {
         let held = (first + 15 * SEGMENT, first + 20 * SEGMENT);
         peer.send(peer.segment().ack(first + number * SEGMENT).sack(&[held]));
@@ -103,7 +103,7 @@ fn a_mark_shrinks_the_flight_in_the_same_way() {
 fn an_undone_reduction_permits_the_whole_window_at_once() {
     let (mut peer, first) = flight(Algorithm::Cubic, offer(), false);
     let (window, _) = peer.connection.congestion();
-    // The first segment is late, and was sent again for nothing.
+    // The first segment is late, and was resent for nothing.
     answers(&mut peer, 1..5, |peer, number| {
         let held = (first + SEGMENT, first + SEGMENT * (number + 1));
         peer.send(peer.segment().ack(first).sack(&[held]));

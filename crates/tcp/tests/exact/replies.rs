@@ -6,7 +6,7 @@ use wire::tcp::{Flags, Options, Timestamps};
 
 use crate::support::peer::{INITIAL, PEER_INITIAL, Peer, Segment, offer};
 
-/// The reset that answers a segment: its numbers as on the wire, and its flags.
+/// Returns the reset that answers a segment: its numbers as on the wire, and its flags.
 fn reset(peer: &Peer, segment: &Segment) -> Option<(u32, u32, Flags)> {
     let mut plan = Plan::default();
     if !reply::reset(&peer.arrival(segment), &mut plan) {
@@ -42,7 +42,7 @@ fn a_segment_without_a_connection_is_reset_and_a_reset_is_not() {
     }
 }
 
-/// A connection that has closed first and received the peer's end.
+/// Returns a connection that has closed first and received the peer's FIN.
 fn time_wait(options: Options) -> Peer {
     let mut peer = Peer::opens(&TcpConfig::default(), options);
     peer.connection.finish();
@@ -116,7 +116,8 @@ fn a_later_syn_may_take_the_place_of_a_connection_in_time_wait() {
     assert!(!is_allowed(&peer, &syn.clone().seq(1)) && !is_allowed(&peer, &syn.clone().seq(u32::MAX - 5000)));
     assert!(!is_allowed(&peer, &syn.clone().seq(5000).flags(Flags::SYN | Flags::ACK)));
     assert!(!is_allowed(&peer, &syn.seq(5000).flags(Flags::ACK)));
-    // With timestamps a later one, whatever the number; an earlier one never (RFC 6191, section 2).
+    // With timestamps, a later timestamp, whatever the number; never an earlier one (RFC 6191,
+    // section 2).
     let peer = time_wait(Options { timestamps: Some(Timestamps::default()), ..offer() });
     let value = peer.clock();
     assert!(is_allowed(&peer, &stamp(&peer, value + 1).seq(1)));

@@ -11,7 +11,7 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// A peer without options that would change how losses are found, a round trip of `rtt` away.
+/// Returns a peer without options that would change loss detection, a round trip of `rtt` away.
 fn plain(config: &TcpConfig, rtt: Duration) -> Peer {
     let mut peer = Peer::sends_syn(config, Options { mss: Some(1460), ..Options::default() }, Flags::SYN, (1, 2));
     peer.receive();
@@ -20,7 +20,7 @@ fn plain(config: &TcpConfig, rtt: Duration) -> Peer {
     peer
 }
 
-/// When each of these was sent, in milliseconds after `peer.now` at the time of the call.
+/// Returns when each of these was sent, in milliseconds after `peer.now` at the time of the call.
 fn times(start: units::Instant, all: &[Sent]) -> Vec<u64> {
     all.iter().map(|sent| sent.at.saturating_since(start).as_millis()).collect()
 }
@@ -137,7 +137,7 @@ fn the_threshold_may_be_any_number_of_segments_or_a_share_of_the_buffer() {
             for count in 1..=segments {
                 peer.send_data(1000);
                 peer.read();
-                // What counts are full segments, as the peer may send them.
+                // Full segments count, as large as the peer may send them.
                 let is_due = match threshold {
                     AckThreshold::BufferPercent(_) => count == segments,
                     AckThreshold::Segments(_) | AckThreshold::Read => false,
@@ -200,7 +200,7 @@ fn a_small_segment_waits_for_the_acknowledgement_of_what_is_outstanding() {
     peer.send_ack();
     let rest = peer.receive();
     assert!(rest.len() == 1 && rest[0].data.len() == 200 && rest[0].has(Flags::PSH), "{rest:?}");
-    // Neither does anything without the algorithm, nor the end.
+    // Without the algorithm nothing waits, and neither does the end of the data.
     peer.connection.set_nagle(false);
     peer.write(10);
     assert_eq!(peer.receive().len(), 1);
@@ -216,7 +216,7 @@ fn a_small_segment_waits_for_the_acknowledgement_of_what_is_outstanding() {
 fn the_end_of_a_long_write_does_not_wait() {
     // Longer than a plan, so that its end leaves while the rest is outstanding.
     let mut peer = plain(&TcpConfig::default(), ms(50));
-    // A window for all of it.
+    // A window for all of the data.
     peer.write(300_000);
     while peer.connection.buffered() > 0 {
         let sent = peer.pass(ms(50));

@@ -1,4 +1,4 @@
-//! Peers that lie about what they have received.
+//! Peers that lie about the data they have received.
 
 use bytes::Bytes;
 use tcp::{State, TcpConfig};
@@ -11,7 +11,7 @@ fn peer() -> Peer {
     Peer::opens(&TcpConfig::default(), offer())
 }
 
-/// Everything arrives at an honest peer in the end.
+/// Asserts that everything arrives at an honest peer in the end.
 fn assert_completes(peer: &mut Peer, end: u32) {
     for _ in 0..10_000 {
         if peer.expected >= end {
@@ -85,7 +85,7 @@ fn a_peer_that_drops_what_it_has_reported_gets_it_again() {
     peer.write(14_600);
     let sent = peer.sent();
     assert_eq!(sent.len(), 10);
-    // All but the first, which is lost; and then the peer forgets it (RFC 2018, section 8).
+    // All but the first, which is lost; then the peer drops the data (RFC 2018, section 8).
     peer.send(peer.segment().ack(1).sack(&[(1461, 14_601)]));
     assert_completes(&mut peer, 14_601);
 }

@@ -1,4 +1,4 @@
-//! Data and ends of the stream where none belong.
+//! Data and FINs where none belong.
 
 use tcp::{Event, State, TcpConfig};
 use units::Duration;
@@ -112,7 +112,7 @@ fn urgent_data_stay_in_the_stream() {
     peer.send(peer.segment().data("abc").urgent(1));
     assert_eq!(peer.read(), b"abc");
     peer.nxt += 3;
-    // Whatever the pointer says, no byte is lost, and none is repeated.
+    // Whatever the pointer, no byte is lost and none is repeated.
     for pointer in [0, 1, 3, 4, 1000, u16::MAX] {
         peer.send(peer.segment().data("defg").urgent(pointer));
         assert_eq!(peer.read(), b"defg", "{pointer}");
@@ -125,26 +125,26 @@ fn urgent_data_stay_in_the_stream() {
 fn the_application_learns_where_urgent_data_end() {
     let mut peer = peer();
     let told = |peer: &mut Peer| std::mem::take(&mut peer.events).contains(&Event::Urgent);
-    // The pointer is that of the byte after them, which are longer than what has arrived.
+    // The pointer refers to the byte after them; they are longer than the data received.
     peer.send(peer.segment().len(100).urgent(150));
     assert!(told(&mut peer));
     assert_eq!(peer.connection.urgent_left(), 150);
     peer.read();
     assert_eq!(peer.connection.urgent_left(), 50);
     peer.nxt += 100;
-    // Less, or the same, is no news; more is, also without data.
+    // A smaller or equal pointer is no news; a larger one is, even without data.
     for (pointer, is_news, left) in [(20, false, 50), (50, false, 50), (51, true, 51), (u16::MAX, true, 65_535)] {
         peer.send(peer.segment().urgent(pointer));
         assert_eq!((told(&mut peer), peer.connection.urgent_left()), (is_news, left), "{pointer}");
     }
-    // Longer than a pointer reaches.
+    // Longer than the reach of a pointer.
     peer.send(peer.segment().len(1000).urgent(u16::MAX));
     peer.nxt += 1000;
     peer.send(peer.segment().len(1000).urgent(u16::MAX));
     peer.nxt += 1000;
     assert_eq!((told(&mut peer), peer.connection.urgent_left()), (true, 67_535 - 1000));
     assert_eq!(peer.read().len(), 2000);
-    // Of what was read nothing is urgent any more.
+    // Data already read are not urgent any more.
     peer.send(peer.segment().seq(50).len(10).urgent(5));
     peer.sent();
     peer.send(peer.segment().flags(Flags::FIN | Flags::ACK).urgent(0));
@@ -170,7 +170,7 @@ fn data_with_an_acknowledgement_of_unsent_or_old_data_are_not_taken() {
     peer.write(1000);
     peer.receive();
     peer.send_ack();
-    // Of what was never sent; and older than the largest window of the peer.
+    // Acknowledgements of data never sent, and of data older than the largest window of the peer.
     for ack in [1002, 1 << 30, 1 << 31, 1001_u32.wrapping_sub(65_536)] {
         peer.send(peer.segment().ack(ack).data("evil"));
         let answer = peer.sent();
@@ -204,7 +204,7 @@ fn a_segment_of_64_kilobytes_that_the_device_has_joined_counts_as_many() {
     peer.send(segment);
     let answer = peer.sent();
     assert!(answer.len() == 1 && answer[0].ack == 1 + 1460 + 65_495, "{answer:?}");
-    // Nothing tells that it was joined: still not larger than the announced segment.
+    // The joining is not announced: still not larger than the announced segment.
     peer.nxt = 1 + 1460 + 65_495;
     peer.read();
     peer.sent();
@@ -221,7 +221,7 @@ fn repeated_data_are_reported_and_answered_without_a_limit() {
     peer.read();
     peer.sent();
     for _ in 0..50 {
-        // As after a lost acknowledgement, however often that happens.
+        // Like after a lost acknowledgement, however often that happens.
         peer.send(peer.segment().seq(1).len(500));
         let answer = peer.sent();
         assert!(answer.len() == 1 && answer[0].ack == 2001, "{answer:?}");
@@ -229,7 +229,7 @@ fn repeated_data_are_reported_and_answered_without_a_limit() {
         let initial = PEER_INITIAL;
         assert_eq!(block, Some((initial + 1, initial + 501)), "RFC 2883, section 4");
     }
-    // What has no data might be an answer itself.
+    // A segment without data might be an answer itself.
     let answers = (0..50).map(|_| {
         peer.send(peer.segment().seq(1));
         peer.sent().len()

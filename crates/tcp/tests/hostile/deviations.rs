@@ -1,5 +1,5 @@
-//! Peers that deviate from RFC 7323 and RFC 5961, and which Linux accepts: a row for each, with its clause.
-//! Each is answered as Linux answers it, and the connection goes on, in both directions.
+//! Peers that deviate from RFC 7323 and RFC 5961, and which Linux accepts: a row for each, with its
+//! clause. Each is answered like in Linux, and the connection continues in both directions.
 
 use tcp::{CloseReason, Event, SoftError, State, TcpConfig};
 use units::Duration;
@@ -7,23 +7,23 @@ use wire::tcp::{Flags, Timestamps};
 
 use crate::support::peer::{INITIAL, PEER_INITIAL, Peer, Segment, offer};
 
-/// The round trip of everything that the peer acknowledges.
+/// Round trip of all acknowledgements of the peer.
 const RTT: Duration = Duration::from_millis(40);
 
-/// What a segment causes at once.
+/// Immediate answer to a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
     Nothing,
-    /// An acknowledgement of what the peer has sent in order.
+    /// An acknowledgement of the peer's data in order.
     Ack,
 }
 
-/// What becomes of the connection.
+/// State of the connection afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Then {
-    /// Data go in both directions, and the peer deviates no more.
+    /// Data flow in both directions, and the peer deviates no more.
     Works,
-    /// The same; the peer has no timestamps any more.
+    /// Data flow; the peer has no timestamps any more.
     WorksUnstamped,
     Ends(CloseReason),
 }
@@ -33,9 +33,9 @@ struct Row {
     what: &'static str,
     has_timestamps: bool,
     segments: fn(&Peer) -> Vec<Segment>,
-    /// To each segment.
+    /// Answer to each segment.
     answer: Answer,
-    /// Bytes of data that are taken from all of them.
+    /// Bytes of data accepted from all of them.
     taken: usize,
     then: Then,
 }
@@ -50,7 +50,7 @@ const ROW: Row = Row {
     then: Then::Works,
 };
 
-/// A peer that has sent and received data before, in round trips of [`RTT`].
+/// Returns a peer that has sent and received data before, in round trips of [`RTT`].
 fn peer(has_timestamps: bool) -> Peer {
     let mut options = offer();
     options.timestamps = has_timestamps.then(Timestamps::default);
@@ -62,7 +62,7 @@ fn peer(has_timestamps: bool) -> Peer {
     peer
 }
 
-/// Data go in both directions. `is_bare`: the peer's segments have no timestamps.
+/// Exchanges data in both directions. `is_bare`: the peer's segments have no timestamps.
 fn exchange(peer: &mut Peer, is_bare: bool) {
     let strip = |mut segment: Segment| {
         segment.options.timestamps = segment.options.timestamps.filter(|_| !is_bare);
@@ -225,7 +225,7 @@ const ROWS: &[Row] = &[
         taken: 10,
         ..ROW
     },
-    // Probes, and what lies at the edges of the window.
+    // Probes, and segments at the edges of the window.
     Row {
         clause: "RFC 9293, 3.8.4: a keep-alive probe with a byte of garbage",
         what: "the last byte once more, with another value",
@@ -269,7 +269,7 @@ fn peers_that_deviate_are_answered_as_by_linux_and_go_on() {
         let rtt = peer.connection.rtt();
         for segment in (row.segments)(&peer) {
             peer.send(segment);
-            // At the same moment: what is acknowledged after a delay is no answer.
+            // The same moment: a delayed acknowledgement is no answer.
             let sent = peer.sent();
             let expected = usize::from(row.answer == Answer::Ack);
             assert_eq!(sent.len(), expected, "{name}: {sent:?}");
@@ -293,8 +293,8 @@ fn peers_that_deviate_are_answered_as_by_linux_and_go_on() {
     }
 }
 
-/// RFC 5961, section 7: ten answers in five seconds, and then ten more. Data that are repeated are
-/// answered without a limit, because their sender goes on until it is.
+/// RFC 5961, section 7: ten answers in five seconds, and then ten more. Repeated data are answered
+/// without a limit, because their sender continues until they are.
 #[test]
 fn answers_to_what_is_not_believed_are_limited_and_come_again() {
     let kinds: [fn(&Peer) -> Segment; 5] = [
@@ -330,14 +330,14 @@ fn a_window_scale_above_14_counts_as_14() {
         let announced = if shift == 0 { 1 << 10 } else { 1 };
         peer.send(peer.segment().window(announced));
         peer.write(60_000);
-        // What is sent twice, because the peer does not answer, counts once.
+        // Data sent twice, because the peer does not answer, count once.
         let sent = peer.pass(Duration::from_millis(100)).iter().map(|sent| sent.end() - 1).max().unwrap_or(0);
-        // What is left of the window is less than a segment, which may wait.
+        // The rest of the window is less than a segment, which may wait.
         assert!(sent <= window && sent + 1460 > window, "shift {shift}: {sent} of {window} bytes");
     }
 }
 
-/// RFC 7323, section 5.2: a reset that is not believed does not make what follows look old.
+/// RFC 7323, section 5.2: an unaccepted reset does not make later segments look old.
 #[test]
 fn the_timestamp_of_a_reset_changes_nothing() {
     let mut peer = peer(true);
@@ -348,7 +348,7 @@ fn the_timestamp_of_a_reset_changes_nothing() {
 }
 
 /// A peer whose clock goes back would repeat its data for weeks, which PAWS drops: the application
-/// learns why it gets none. A few old segments are usual, and say nothing.
+/// is notified of the reason. A few old segments are usual, and mean nothing.
 #[test]
 fn a_peer_whose_clock_goes_back_is_named() {
     let mut peer = peer(true);
@@ -368,7 +368,7 @@ fn a_peer_whose_clock_goes_back_is_named() {
     }
     assert!(is_named(&peer), "{:?}", peer.events);
     assert_eq!(peer.connection.stats().receive.dropped_by_paws, 80);
-    // It goes on when the clock has caught up.
+    // It continues when the clock has caught up.
     exchange(&mut peer, false);
     assert_eq!(peer.connection.soft_error(), None);
 }
@@ -384,8 +384,8 @@ fn after_25_days_any_timestamp_is_taken() {
     assert_eq!(peer.read().len(), 10);
 }
 
-/// A timeout that is due to a delay is no loss, also if the peer has no timestamps any more: what was
-/// sent before it shows that (RFC 5682). With timestamps one acknowledgement is enough (RFC 3522).
+/// A timeout that is due to a delay is no loss, even if the peer has no timestamps any more: data
+/// sent before it show that (RFC 5682). With timestamps one acknowledgement suffices (RFC 3522).
 #[test]
 fn a_late_acknowledgement_is_no_loss_for_a_peer_that_stops_its_timestamps() {
     let mut peer = peer(true);

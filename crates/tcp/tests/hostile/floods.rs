@@ -10,10 +10,10 @@ use crate::support::peer::{Peer, Segment, offer};
 
 const BUFFER: usize = 1 << 18;
 
-/// What a connection may hold beyond its buffers.
+/// Limit on the memory of a connection beyond its buffers.
 const BOUND: usize = 300_000;
 
-/// The size of the buffer into which a device writes a packet.
+/// Size of the buffer into which a device writes a packet.
 const PACKET: usize = 2048;
 
 fn peer() -> Peer {
@@ -26,12 +26,12 @@ fn peer() -> Peer {
     peer
 }
 
-/// `len` bytes in a packet buffer of their own.
+/// Returns a segment with `len` bytes in a separate packet buffer.
 fn in_packet(segment: Segment, len: usize) -> Segment {
     segment.data(Bytes::from(vec![b'x'; PACKET]).slice(..len))
 }
 
-/// Bytes that the connection holds after `count` segments.
+/// Returns the number of bytes that the connection holds after `count` segments.
 fn held_after(peer: &mut Peer, count: u32, mut make: impl FnMut(&Peer, u32) -> Segment) -> usize {
     let mut meter = Meter::start();
     for index in 0..count {

@@ -1,5 +1,5 @@
 //! Random segments around the valid numbers, in any state, between operations of the application:
-//! nothing panics, nothing is sent without end, and what is held stays within the buffers.
+//! nothing panics, nothing is sent without end, and memory stays within the buffers.
 
 use bytes::Bytes;
 use tcp::{Nagle, State, TcpConfig};
@@ -10,10 +10,10 @@ use crate::support::peer::{Peer, Segment, offer};
 
 const BUFFER: usize = 20_000;
 
-/// Seeds; `LITZ_SEEDS` runs another number.
+/// Number of seeds; `LITZ_SEEDS` sets another one.
 const SEEDS: u64 = 3000;
 
-/// A number close to one of these, mostly.
+/// Returns a number that is usually close to one of these.
 fn near(rng: &mut Rng, places: &[u32]) -> u32 {
     let place = places[rng.below(places.len() as u64) as usize];
     match rng.below(8) {
@@ -93,7 +93,7 @@ fn run(seed: u64) {
                     sent_end = sent.end();
                 }
             }
-            // An honest step now and then keeps the connection going.
+            // An occasional honest step keeps the connection going.
             6 => peer.send_data(100),
             7 => peer.send_ack(),
             _ => {

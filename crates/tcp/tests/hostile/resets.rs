@@ -105,7 +105,7 @@ fn only_a_reset_with_the_expected_number_ends_time_wait() {
     assert_eq!(peer.connection.close_reason(), Some(CloseReason::Finished));
 }
 
-/// Some hosts reset like this after their end.
+/// Some hosts send such resets after their FIN.
 #[test]
 fn a_reset_that_does_not_count_the_end_ends_the_connection() {
     for finishes in [false, true] {
@@ -148,8 +148,9 @@ fn an_answer_that_acknowledges_another_syn_is_reset() {
     }
 }
 
-/// A driver forgets it then. One that waited for a plan that never comes would keep the connection for
-/// ever, and its addresses and ports with it: SYNs of a later one would not be answered.
+/// A driver drops such a connection. If it waited for a plan that never comes, the driver would
+/// keep it for ever, with its addresses and ports: SYNs of a later connection would not be
+/// answered.
 #[test]
 fn a_connection_that_has_ended_has_nothing_to_acknowledge() {
     let mut reset = peer();
@@ -165,7 +166,7 @@ fn a_connection_that_has_ended_has_nothing_to_acknowledge() {
     finished.nxt += 1;
     finished.connection.finish();
     assert!(finished.receive().iter().any(|sent| sent.has(Flags::FIN)));
-    // The peer repeats its end, and acknowledges ours.
+    // The peer repeats its FIN, and acknowledges ours.
     finished.send(finished.segment().seq(finished.nxt - 1).flags(Flags::FIN | Flags::ACK));
     assert_eq!(finished.connection.close_reason(), Some(CloseReason::Finished));
     assert_eq!((finished.connection.has_plan(), finished.sent().len()), (false, 0));

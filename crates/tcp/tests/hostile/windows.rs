@@ -12,7 +12,7 @@ fn peer() -> Peer {
     Peer::opens(&TcpConfig::default(), offer())
 }
 
-/// Answers every segment with an acknowledgement of what came before `limit`, and a closed window.
+/// Answers every segment with an acknowledgement of everything before `limit`, and a closed window.
 fn answer_closed(peer: &mut Peer, span: Duration, limit: u32) -> Vec<Instant> {
     let (end, mut times) = (peer.now + span, Vec::new());
     while let Some(sent) = peer.pass_until_sent(end.saturating_since(peer.now)) {
@@ -24,7 +24,7 @@ fn answer_closed(peer: &mut Peer, span: Duration, limit: u32) -> Vec<Instant> {
     times
 }
 
-/// The times between neighbours.
+/// Returns the times between neighbours.
 fn gaps(times: &[Instant]) -> Vec<u64> {
     times.windows(2).map(|pair| pair[1].saturating_since(pair[0]).as_millis()).collect()
 }
@@ -65,7 +65,7 @@ fn data_written_into_a_closed_window_are_probed_for() {
     assert_eq!(peer.sent().len(), 0);
     let probe = peer.pass_until_sent(MINUTE).expect("a probe");
     assert!(probe.len() == 1 && probe[0].data.len() == 1 && probe[0].seq == 1001, "{probe:?}");
-    // The update that opens the window was lost, and the answer to the probe says it.
+    // The update that opens the window was lost, and the answer to the probe repeats it.
     peer.note(&probe);
     peer.send_ack();
     let rest = peer.sent();
@@ -119,7 +119,7 @@ fn a_window_that_shrinks_below_what_was_sent_does_not_end_the_connection() {
     deliver(&mut peer, 10_001);
 }
 
-/// The peer receives and acknowledges everything until `end`.
+/// Receives and acknowledges everything until `end` at the peer.
 fn deliver(peer: &mut Peer, end: u32) -> Vec<Sent> {
     let mut all = Vec::new();
     for _ in 0..1000 {
@@ -168,7 +168,7 @@ fn a_peer_that_answers_and_never_takes_what_its_window_permits_is_given_up() {
 #[test]
 fn a_window_below_a_segment_is_used_after_a_while() {
     let mut peer = peer();
-    // Once wide; then never again more than a little.
+    // Once wide; after that never more than a little.
     peer.send(peer.segment().window(60_000));
     peer.send(peer.segment().window(500));
     peer.write(3000);
@@ -203,7 +203,7 @@ fn a_wider_window_is_announced_once_it_is_wider_by_a_segment() {
         assert!(matches!(peer.connection.read(100), tcp::Read::Bytes(_)));
         free += 100;
         assert_eq!(peer.sent().len(), 0, "{free}");
-        // A probe of the closed window; at the end, one of a window that is wide enough.
+        // A probe of the closed window; at the end, a probe of a window that is wide enough.
         peer.send(peer.segment().len(1));
         let answer = peer.sent();
         let announced = answer.last().expect("an answer").window;
@@ -222,11 +222,12 @@ fn sides_that_have_taken_each_others_probe_go_on() {
     peer.send(peer.segment().window(0));
     let probe = peer.pass_until_sent(MINUTE).expect("a probe");
     assert_eq!((probe[0].seq, probe[0].data.len()), (1, 1));
-    // The peer's own probe, which is taken, and the acknowledgement of which the peer drops.
+    // The peer's own probe, which is accepted; the peer drops its acknowledgement.
     peer.send(peer.segment().ack(1).window(0).len(1));
     peer.pass(Duration::from_millis(100));
     assert_eq!(peer.read().len(), 1);
-    // The peer has taken the probe, and opens its window. Its own byte is not acknowledged for it.
+    // The peer has accepted the probe, and opens its window. Its own byte is not acknowledged for
+    // it.
     peer.send(peer.segment().ack(2));
     let rest = peer.sent();
     assert!(rest.iter().any(|sent| sent.seq == 2 && sent.data.len() == 999), "{rest:?}");

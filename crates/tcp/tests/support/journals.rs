@@ -4,7 +4,7 @@ use journal::memory::MemoryJournals;
 use tcp::journal::{LogEnd, Side, Stopped};
 use tcp::{Replay, TcpConfig};
 
-/// The result of replays.
+/// Sums of replays.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Replayed {
     pub(crate) logs: u64,
@@ -27,7 +27,7 @@ pub(crate) fn replay_all(journals: &MemoryJournals) -> Replayed {
     all
 }
 
-/// What went wrong, with the entries before it.
+/// Formats a failure, with the entries before it.
 fn failure(index: usize, side: Side, log: &[u8], stopped: &Stopped) -> String {
     let mut lines = Vec::new();
     if let Ok(mut replay) = Replay::begin(log) {
@@ -62,7 +62,8 @@ impl Checked {
         Self(std::env::var_os("LITZ_REPLAY").map(|_| MemoryJournals::default()))
     }
 
-    /// The configuration of connections that are recorded, unless the test records them itself.
+    /// Returns the configuration of connections that are recorded, unless the test records them
+    /// itself.
     pub(crate) fn config(&self, config: &TcpConfig) -> TcpConfig {
         let journal = config.journal.clone().or_else(|| self.0.as_ref().map(MemoryJournals::source));
         TcpConfig { journal, ..config.clone() }

@@ -31,13 +31,13 @@ use self::split::Split;
 pub(crate) const CLIENT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 40_000);
 pub(crate) const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 80);
 
-/// Segments in a plan, at most.
+/// Limit on segments in a plan.
 const BATCH: usize = 16;
 
-/// Plans of a host at one moment, at most: far more than any window allows.
+/// Limit on plans of a host at one moment: far more than any window permits.
 const ROUNDS_MAX: usize = 100_000;
 
-/// A link of this rate and one-way delay, with a queue of a round trip.
+/// Returns a link of this rate and one-way delay, with a queue of a round trip.
 pub(crate) fn link(mbps: u64, delay_ms: u64) -> LinkConfig {
     let (rate, delay) = (Rate::from_mbps(mbps), Duration::from_millis(delay_ms));
     LinkConfig { rate: Some(rate), delay, queue_bytes: rate.bytes_in(delay * 2).max(64_000), ..LinkConfig::default() }
@@ -47,21 +47,21 @@ pub(crate) fn link(mbps: u64, delay_ms: u64) -> LinkConfig {
 pub(crate) struct Host {
     pub(crate) connection: Option<Connection>,
     pub(crate) config: Arc<TcpConfig>,
-    /// What the application has not written yet, and whether it finishes then.
+    /// Data that the application has not written yet, and whether it finishes after them.
     unwritten: Bytes,
     finishes: bool,
     pub(crate) received: Vec<u8>,
-    /// The application reads at once.
+    /// Whether the application reads at once.
     pub(crate) reads: bool,
     pub(crate) has_ended: bool,
     pub(crate) events: Vec<Event>,
-    /// The flags of every segment that was sent.
+    /// Flags of every segment sent.
     pub(crate) sent: Vec<(Instant, Flags, usize)>,
-    /// A digest of every packet that was sent, with its time.
+    /// Digest of every packet sent, with its time.
     pub(crate) wire: u64,
     /// The receive half, if it is detached.
     pub(crate) split: Split,
-    /// Behind the connection and its half, whose journal is complete when they are dropped.
+    /// Dropped after the connection and its half, which completes the journal.
     checked: Checked,
 }
 
@@ -93,14 +93,14 @@ impl Host {
         self.connection.as_ref().map(Connection::state)
     }
 
-    /// Writes `bytes` as there is space, and finishes.
+    /// Writes `bytes` as space permits, and finishes.
     pub(crate) fn send(&mut self, bytes: impl Into<Bytes>, finishes: bool) {
         let mut all = self.unwritten.to_vec();
         all.extend_from_slice(&bytes.into());
         (self.unwritten, self.finishes) = (all.into(), finishes);
     }
 
-    /// The application is gone.
+    /// Drops the application.
     pub(crate) fn leave(&mut self) {
         (self.unwritten, self.finishes, self.reads) = (Bytes::new(), false, false);
     }
@@ -117,7 +117,7 @@ impl Host {
         self.wire = hasher.finish();
     }
 
-    /// The application's turn.
+    /// Runs a turn of the application.
     pub(crate) fn serve(&mut self, now: Instant) {
         let Some(connection) = &mut self.connection else { return };
         self.split.update(now, connection);
@@ -145,7 +145,7 @@ impl Host {
     }
 }
 
-/// Changes, drops or adds packets: `None` drops.
+/// Function that changes, drops or adds packets: `None` drops.
 type Tamper = Box<dyn FnMut(usize, &IpPacket) -> Vec<IpPacket>>;
 
 pub(crate) struct Pair {
@@ -154,7 +154,7 @@ pub(crate) struct Pair {
     pub(crate) links: [Link<IpPacket>; 2],
     rng: Rng,
     pub(crate) tamper: Option<Tamper>,
-    /// The share of plans that the device refuses, and how many that were.
+    /// Share of plans that the device refuses; the next field counts them.
     pub(crate) refused: Ratio,
     pub(crate) refusals: u64,
     rng_of_refusals: Rng,
@@ -174,7 +174,7 @@ impl Pair {
         Self { now, hosts, links, rng, tamper: None, refused, refusals: 0, rng_of_refusals }
     }
 
-    /// The client opens; the server answers when the SYN arrives.
+    /// Opens the client; the server answers when the SYN arrives.
     pub(crate) fn open(&mut self) {
         let (initial, offset) = (Seq32::new(self.rng.next_u64() as u32), self.rng.next_u64() as u32);
         let tuple = Tuple { local: CLIENT, remote: SERVER };
@@ -182,7 +182,7 @@ impl Pair {
         self.hosts[0].connection = Some(Connection::connect(self.now, config, tuple, initial, offset));
     }
 
-    /// Both sides open at once.
+    /// Opens both sides at once.
     pub(crate) fn open_both(&mut self) {
         self.open();
         let (initial, offset) = (Seq32::new(self.rng.next_u64() as u32), self.rng.next_u64() as u32);
@@ -233,7 +233,7 @@ impl Pair {
         }
     }
 
-    /// A segment of a connection that has ended is reset.
+    /// Resets a segment of a connection that has ended.
     fn answer_closed(&mut self, host: usize, arrival: &Arrival) {
         let (mut plan, mut packet) = (Plan::default(), SuperPacket::default());
         if tcp::reply::reset(arrival, &mut plan) {
@@ -259,13 +259,13 @@ impl Pair {
         }
     }
 
-    /// Handles everything that is due now, and moves to the next event; false if there is none
-    /// before `end`.
+    /// Handles everything that is due now, and moves to the next event; returns false if there is
+    /// none before `end`.
     fn step(&mut self, end: Instant) -> bool {
         for host in 0..2 {
             self.hosts[host].serve(self.now);
             self.flush(host);
-            // Reading and sending may have led to something else.
+            // Reading and sending may have caused further work.
             self.hosts[host].serve(self.now);
         }
         let of_hosts = self.hosts.iter().filter_map(|host| host.connection.as_ref()?.poll_timeout());
@@ -296,12 +296,12 @@ impl Pair {
         self.now = end;
     }
 
-    /// Runs until `is_done`; false if it is not within `span`.
+    /// Runs until `is_done`; returns false if that does not happen within `span`.
     pub(crate) fn run_until(&mut self, span: Duration, mut is_done: impl FnMut(&mut Self) -> bool) -> bool {
         let end = self.now + span;
         for step in 0_u64.. {
             assert!(step < 100_000_000, "the pair makes no progress");
-            // What has arrived is read now, not at the time of the next event.
+            // Arrived data are read now, not at the time of the next event.
             self.hosts.iter_mut().for_each(|host| host.serve(self.now));
             if is_done(self) {
                 return true;
@@ -324,7 +324,8 @@ impl Pair {
         assert!(is_done);
     }
 
-    /// Sends `len` bytes from host `from` and its end; returns the time until the other has read them.
+    /// Sends `len` bytes and a FIN from host `from`; returns the time until the other has read
+    /// them.
     pub(crate) fn transfer(&mut self, from: usize, len: usize, span: Duration) -> Duration {
         let (start, bytes) = (self.now, pattern(len, 9));
         self.hosts[from].send(bytes.clone(), true);
@@ -336,7 +337,7 @@ impl Pair {
     }
 }
 
-/// Bytes that differ from place to place.
+/// Returns bytes that differ from place to place.
 pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
     let mut bytes = vec![0; len];
     Rng::from_seed(seed).fill(&mut bytes);

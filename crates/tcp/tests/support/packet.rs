@@ -11,7 +11,7 @@ pub(crate) struct IpPacket {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The ECN field of the IPv4 header.
+/// Mask of the ECN field of the IPv4 header.
 const ECN: u8 = 0b11;
 
 impl IpPacket {

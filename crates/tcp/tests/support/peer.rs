@@ -8,17 +8,17 @@ use wire::tcp::{Flags, Header, Options, SackBlocks, Timestamps};
 use super::journals::Checked;
 use super::{CLIENT, SERVER};
 
-/// The initial sequence number of the peer, and of the connection.
+/// Initial sequence number of the peer; the next constant is that of the connection.
 pub(crate) const PEER_INITIAL: u32 = 5_000;
 pub(crate) const INITIAL: u32 = 70_000;
 
-/// The peer's clock shows this at the start of the test.
+/// Peer's clock at the start of the test.
 const PEER_CLOCK: u32 = 9_000;
 
-/// Segments in a plan, at most.
+/// Limit on segments in a plan.
 const BATCH: usize = 16;
 
-/// Plans at one moment, at most.
+/// Limit on plans at one moment.
 const PLANS_MAX: usize = 10_000;
 
 /// A segment that the connection has sent. Numbers count from the initial ones: zero is the SYN.
@@ -50,7 +50,7 @@ impl Sent {
         self.flags.contains(flags)
     }
 
-    /// The number after the last that it takes.
+    /// Returns the number after the last one that it occupies.
     pub(crate) fn end(&self) -> u32 {
         self.seq + self.data.len() as u32 + u32::from(self.has(Flags::SYN)) + u32::from(self.has(Flags::FIN))
     }
@@ -67,7 +67,7 @@ pub(crate) struct Segment {
     pub(crate) options: Options,
     pub(crate) data: Bytes,
     pub(crate) ecn: Option<Ecn>,
-    /// Bytes in each of the segments that were joined.
+    /// Bytes in each of the joined segments.
     pub(crate) joined: Option<usize>,
 }
 
@@ -109,7 +109,7 @@ impl Segment {
         self
     }
 
-    /// With the urgent flag, and this pointer.
+    /// Adds the urgent flag, and this pointer.
     pub(crate) fn urgent(self, urgent: u16) -> Self {
         Self { urgent, flags: self.flags | Flags::URG, ..self }
     }
@@ -119,12 +119,13 @@ impl Segment {
     }
 }
 
-/// What the peer offers in its SYN.
+/// Returns the options that the peer offers in its SYN.
 pub(crate) fn offer() -> Options {
     Options { mss: Some(1460), sack_permitted: true, window_scale: Some(0), ..Options::default() }
 }
 
-/// The same with buffers that have their largest sizes from the beginning, unless the test wants others.
+/// Returns the same with buffers of their largest sizes from the beginning, unless the test sets
+/// others.
 fn with_full_buffers(config: &TcpConfig) -> TcpConfig {
     let is_default = config.buffers_initial == TcpConfig::default().buffers_initial;
     TcpConfig { buffers_initial: if is_default { usize::MAX } else { config.buffers_initial }, ..config.clone() }
@@ -138,20 +139,20 @@ pub(crate) struct Peer {
     /// The peer's next sequence number and window.
     pub(crate) nxt: u32,
     pub(crate) window: u16,
-    /// The next number that the peer expects: what `ack` says unless a test says something else.
+    /// Next number that the peer expects: the value of `ack` unless a test sets another.
     pub(crate) expected: u32,
-    /// The timestamp that the peer echoes; `None` without timestamps.
+    /// Timestamp that the peer echoes; `None` without timestamps.
     pub(crate) echo: Option<u32>,
     /// The initial numbers.
     initials: (u32, u32),
     pub(crate) events: Vec<Event>,
-    /// Behind the connection, whose journal is complete when it is dropped.
+    /// Dropped after the connection, which completes the journal.
     _checked: Checked,
 }
 
 impl Peer {
-    /// A peer that has opened a connection to `config` with these options, and has completed the
-    /// handshake.
+    /// Creates a peer that has opened a connection to `config` with these options, and has
+    /// completed the handshake.
     pub(crate) fn opens(config: &TcpConfig, options: Options) -> Self {
         Self::opens_with(config, options, Flags::SYN, (INITIAL, PEER_INITIAL))
     }
@@ -166,7 +167,7 @@ impl Peer {
         peer
     }
 
-    /// A peer that has sent its SYN, and nothing else.
+    /// Creates a peer that has sent its SYN, and nothing else.
     pub(crate) fn sends_syn(config: &TcpConfig, mut options: Options, flags: Flags, initials: (u32, u32)) -> Self {
         let tuple = Tuple { local: SERVER, remote: CLIENT };
         let now = Instant::ZERO + Duration::from_secs(100);
@@ -188,7 +189,7 @@ impl Peer {
         Self::new(now, connection, (tuple, initials), 1, echo, checked)
     }
 
-    /// A peer to which `config` opens a connection; it has not answered.
+    /// Creates a peer to which `config` opens a connection; it has not answered.
     pub(crate) fn awaits(config: &TcpConfig) -> Self {
         let tuple = Tuple { local: CLIENT, remote: SERVER };
         let now = Instant::ZERO + Duration::from_secs(100);
@@ -210,7 +211,8 @@ impl Peer {
         Self { now, connection, tuple, nxt, window, expected, echo, initials, events, _checked: checked }
     }
 
-    /// A peer to which `config` has opened a connection, and which has answered with these options.
+    /// Creates a peer to which `config` has opened a connection, and which has answered with these
+    /// options.
     pub(crate) fn answers(config: &TcpConfig, options: Options, flags: Flags) -> Self {
         let mut peer = Self::awaits(config);
         let syn = peer.sent();
@@ -226,7 +228,7 @@ impl Peer {
         peer
     }
 
-    /// The next segment of an honest peer: an acknowledgement of everything that it has noted.
+    /// Returns the next segment of an honest peer: an acknowledgement of everything noted.
     pub(crate) fn segment(&self) -> Segment {
         let timestamps = self.echo.map(|echo| Timestamps { value: self.clock(), echo });
         Segment {
@@ -242,13 +244,13 @@ impl Peer {
         }
     }
 
-    /// The peer's clock.
+    /// Returns the peer's clock.
     pub(crate) fn clock(&self) -> u32 {
         let start = Instant::ZERO + Duration::from_secs(100);
         PEER_CLOCK.wrapping_add(self.now.saturating_since(start).as_millis() as u32)
     }
 
-    /// The arrival of a segment.
+    /// Returns the arrival of a segment.
     pub(crate) fn arrival(&self, segment: &Segment) -> Arrival {
         let header = Header {
             source_port: self.tuple.remote.port(),
@@ -277,12 +279,12 @@ impl Peer {
         self.nxt += len as u32;
     }
 
-    /// Acknowledges everything that it has noted.
+    /// Acknowledges everything noted.
     pub(crate) fn send_ack(&mut self) {
         self.send(self.segment());
     }
 
-    /// What the connection sends now.
+    /// Returns the segments that the connection sends now.
     pub(crate) fn sent(&mut self) -> Vec<Sent> {
         let (mut plan, mut packet, mut all) = (Plan::default(), SuperPacket::default(), Vec::new());
         for count in 0.. {
@@ -313,7 +315,8 @@ impl Peer {
         }
     }
 
-    /// The peer has received these: they are acknowledged with the next segment, if they are in order.
+    /// Notes the reception of these segments: they are acknowledged with the next segment, if they
+    /// are in order.
     pub(crate) fn note(&mut self, all: &[Sent]) {
         for sent in all {
             if sent.seq <= self.expected {
@@ -325,14 +328,14 @@ impl Peer {
         }
     }
 
-    /// What the connection sends, which the peer notes.
+    /// Returns the segments that the connection sends, and notes them.
     pub(crate) fn receive(&mut self) -> Vec<Sent> {
         let sent = self.sent();
         self.note(&sent);
         sent
     }
 
-    /// Lets time pass, with all timeouts on the way; returns what was sent meanwhile.
+    /// Lets time pass, with all timeouts on the way; returns the segments sent meanwhile.
     pub(crate) fn pass(&mut self, span: Duration) -> Vec<Sent> {
         let (end, mut all) = (self.now + span, self.sent());
         for count in 0.. {
@@ -346,7 +349,8 @@ impl Peer {
         all
     }
 
-    /// Lets time pass until the connection sends something; `None` if it does not within `span`.
+    /// Lets time pass until the connection sends a segment; returns `None` if it does not within
+    /// `span`.
     pub(crate) fn pass_until_sent(&mut self, span: Duration) -> Option<Vec<Sent>> {
         let end = self.now + span;
         for count in 0.. {
@@ -386,7 +390,7 @@ impl Peer {
         }
     }
 
-    /// Whether the connection lives and still takes and acknowledges data.
+    /// Asserts that the connection lives and still takes and acknowledges data.
     pub(crate) fn assert_works(&mut self) {
         let before = self.read().len();
         self.send_data(10);

@@ -6,11 +6,11 @@ use units::Instant;
 /// Does the work of a receive worker, in lock-step with the connection.
 #[derive(Default)]
 pub(crate) struct Split {
-    /// The receive half is detached when it can be.
+    /// Whether the receive half is detached when possible.
     pub(crate) is_wanted: bool,
     half: Option<DetachedReceiveHalf>,
     report: ReceiveReport,
-    /// How often it was detached, and what passed between the two.
+    /// Number of detachments, followed by counts of the exchange.
     pub(crate) detached: u64,
     pub(crate) reports: u64,
     pub(crate) commands: u64,
@@ -27,7 +27,7 @@ impl Split {
         }
     }
 
-    /// The half stays attached from now on.
+    /// Keeps the half attached from now on.
     pub(crate) fn release(&mut self, now: Instant, connection: &mut Connection) {
         self.is_wanted = false;
         self.attach(now, connection);
@@ -56,7 +56,7 @@ impl Split {
         connection.handle_segment(now, arrival);
     }
 
-    /// Before plans and timers.
+    /// Passes reports, before plans and timers.
     pub(crate) fn report(&mut self, now: Instant, connection: &mut Connection) {
         if let Some(half) = &mut self.half
             && half.poll_report(&mut self.report)
@@ -66,7 +66,7 @@ impl Split {
         }
     }
 
-    /// Before a plan leaves.
+    /// Passes commands, before a plan leaves.
     pub(crate) fn command(&mut self, connection: &mut Connection) {
         if let Some(half) = &mut self.half {
             let has_commands = connection.has_commands();
