@@ -9,7 +9,7 @@ use tcp_driver::link::Prefix;
 use tcp_driver::{LocalAddress, Received, Tcp};
 use units::{Instant, Seq32};
 
-/// The route of a SYN.
+/// Returns the route of a SYN.
 fn route(source: &str, destination: &str) -> Route {
     let local = ["10.0.0.2", "fd00::2"].map(|ip| LocalAddress { ip: ip.parse().unwrap(), device: 0 });
     let networks = [("10.0.0.2", 24), ("fd00::2", 64)].map(|(ip, len)| Prefix::new(ip.parse().unwrap(), len).unwrap());

@@ -1,6 +1,6 @@
 //! Segments of no connection, with all flags, numbers and lengths, and the exact answer (RFC 9293,
-//! sections 3.10.7.1 and 3.10.7.2): for no port, and for a port that listens. Also sources that are
-//! no host.
+//! sections 3.10.7.1 and 3.10.7.2): for a port without a listener, and for a listening port. Also
+//! covers sources that are no host.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl Stack {
         Self { protocol, counters, shared }
     }
 
-    /// Takes a packet of no connection, as the driver does.
+    /// Takes a packet of no connection, like the driver.
     fn take(&mut self, packet: &Received) -> Taken {
         let mut out = SuperPacket::default();
         match self.protocol.route(packet).1 {
@@ -64,10 +64,10 @@ impl Stack {
     }
 }
 
-/// The result of a packet.
+/// Result of a packet.
 enum Taken {
     Begun(Box<TcpConnection>, Arc<TcpCell>),
-    /// Flags, SEQ and ACK.
+    /// Answer: flags, SEQ and ACK.
     Answer((Flags, u32, u32)),
     Nothing,
 }
@@ -82,7 +82,7 @@ fn answer(packet: &SuperPacket) -> (Flags, u32, u32) {
     found.expect("one packet")
 }
 
-/// A segment from `source` to `destination`, with `len` bytes of data.
+/// Returns a segment from `source` to `destination`, with `len` bytes of data.
 fn segment(source: &str, destination: (&str, u16), flags: Flags, seq: u32, ack: u32, len: usize) -> Received {
     let [source, ip] = [source, destination.0].map(|ip| ip.parse().expect("an address"));
     let header = Header {
@@ -109,7 +109,7 @@ const fn outer(source: IpAddr, destination: IpAddr, protocol: ip::Protocol) -> i
     ip::Header { source, destination, protocol, hop_limit: 64, dscp: 0, ecn: None, id: 0, may_fragment: false }
 }
 
-/// All of six flags together.
+/// Returns all combinations of six flags.
 fn all_flags() -> impl Iterator<Item = Flags> {
     let parts = [Flags::SYN, Flags::FIN, Flags::RST, Flags::ACK, Flags::PSH, Flags::URG];
     (0..64_u32).map(move |bits| {
@@ -118,7 +118,7 @@ fn all_flags() -> impl Iterator<Item = Flags> {
     })
 }
 
-/// Each segment: flags, SEQ, ACK, bytes of data, and SEG.LEN.
+/// Returns each segment: flags, SEQ, ACK, bytes of data, and SEG.LEN.
 fn all_segments() -> impl Iterator<Item = (Flags, u32, u32, usize, u32)> {
     let numbers = [0, 5000, u32::MAX];
     all_flags().flat_map(move |flags| {
@@ -161,7 +161,7 @@ fn segments_in_listen_are_answered_as_the_rfc_says() {
         let has = |flag: Flags| flags.contains(flag);
         let text = format!("{flags} {seq} {ack} {len}");
         match stack.take(&segment("10.0.0.1", ("10.0.0.2", OPEN), flags, seq, ack, len)) {
-            // Third check: SYN. Text and an end are kept for later.
+            // Third check: SYN. Text and a FIN are kept for later.
             Taken::Begun(mut connection, _cell) => {
                 assert!(has(Flags::SYN) && !has(Flags::RST) && !has(Flags::ACK), "{text}");
                 assert_eq!(connection.tcp().state(), State::SynReceived, "{text}");
@@ -223,7 +223,7 @@ fn nothing_from_a_source_that_is_no_other_host_is_answered() {
                 let [from, to] = [source, destination].map(|ip| ip.parse().expect("an address"));
                 let mut bytes = Vec::new();
                 outer(from, to, protocol).emit(8, &mut bytes);
-                // To a port that nothing has, or a request for an echo: others are answered.
+                // A packet to an unused port, or an echo request: others are answered.
                 bytes.extend_from_slice(&[8, 0, 0, 9, 0, 8, 0, 0]);
                 let packet = Received::new(Bytes::from(bytes), None, true);
                 assert!(matches!(stack.take(&packet), Taken::Nothing), "{source} {protocol:?}");

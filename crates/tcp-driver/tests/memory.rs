@@ -1,5 +1,5 @@
-//! The memory of an idle connection in a driver: with its cell and its routes, in bytes counted by the
-//! allocator. Alone in its binary: nothing else is to allocate.
+//! The memory of an idle connection in a driver: with its cell and its routes, in bytes counted by
+//! the allocator. It has a separate binary, because nothing else may allocate.
 
 #[path = "../../quic/tests/adverse/heap_meter.rs"]
 mod heap_meter;
@@ -19,10 +19,10 @@ use units::{Instant, Seq32};
 const LOCAL: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const COUNT: usize = 1000;
 
-/// Bytes that an idle connection may take.
+/// Memory limit of an idle connection in bytes.
 const IDLE_MAX: usize = 4096;
 
-/// What the client sends now.
+/// Returns the packets that the client sends now.
 fn packets(client: &mut Connection) -> Vec<Received> {
     let (mut plan, mut packet, mut all) = (Plan::default(), SuperPacket::default(), Vec::new());
     while client.poll_plan(Instant::ZERO, 1, &mut plan) {
@@ -32,7 +32,7 @@ fn packets(client: &mut Connection) -> Vec<Received> {
     all
 }
 
-/// A connection of client `number`, after a handshake and some data.
+/// Creates a connection of client `number`, after a handshake and some data.
 fn connection(
     protocol: &mut Tcp,
     shared: &Arc<Shared<tcp_driver::TcpApplication>>,

@@ -19,7 +19,7 @@ use wire::tcp::Flags;
 
 const NOW: Instant = Instant::ZERO;
 
-/// Nothing runs: the test makes the driver's calls.
+/// Runtime that runs nothing: the test makes the driver's calls.
 #[derive(Clone)]
 struct Still;
 
@@ -56,7 +56,7 @@ impl Stack {
         Self { protocol, transparent, counters, shared: Arc::new(shared), begun: Mutex::default() }
     }
 
-    /// Takes a packet that may begin a connection. True if it is held.
+    /// Takes a packet that may begin a connection. Returns true if it is held.
     fn accept(&mut self, packet: Received) -> bool {
         assert_eq!(self.protocol.route(&packet).1, Route::Begins);
         matches!(self.protocol.accept(NOW, &self.shared, 0, packet, false, false), Begun::Held)
@@ -70,7 +70,7 @@ impl Stack {
         }
     }
 
-    /// The packets that decisions cause.
+    /// Returns the packets caused by decisions.
     fn answers(&mut self) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
         while let Some((_, begun)) = self.protocol.poll_decided(NOW, &self.shared, true) {
@@ -93,7 +93,7 @@ fn bounds(openings_max: usize, connections_max: usize) -> TransparentBounds {
     TransparentBounds { openings_max, connections_max }
 }
 
-/// A peer, and its SYN.
+/// Returns a peer and its SYN.
 fn peer(source: &str, target: &str) -> (Connection, Received) {
     let tuple = Tuple { local: source.parse().unwrap(), remote: target.parse().unwrap() };
     let mut connection = Connection::connect(NOW, TcpConfig::default(), tuple, Seq32::new(5), 5);
@@ -101,7 +101,7 @@ fn peer(source: &str, target: &str) -> (Connection, Received) {
     (connection, syn)
 }
 
-/// What a connection sends now, as a packet of its peer's device.
+/// Returns the packet that a connection sends now, as a packet of its peer's device.
 fn sent(connection: &mut Connection) -> Option<Received> {
     let (mut plan, mut packet, mut out) = (Plan::default(), SuperPacket::default(), None);
     if connection.poll_plan(NOW, 1, &mut plan) {
@@ -114,7 +114,7 @@ fn sent(connection: &mut Connection) -> Option<Received> {
     out
 }
 
-/// The packet that a connection begins with.
+/// Returns the first packet of a connection.
 fn answer_of(connection: &mut tcp_driver::TcpConnection) -> Vec<u8> {
     let (mut plan, mut packet, mut out) = (SegmentPlan::default(), SuperPacket::default(), None);
     assert!(driver::Connection::poll_plan(connection, NOW, &|_| 1, &mut plan), "it answers");
@@ -131,7 +131,7 @@ fn a_syn_to_any_address_waits_for_the_decision_and_is_answered_then() {
         assert!(!stack.owns(&peer), "nothing has begun");
         assert!(stack.accept(syn.clone()));
         assert!(stack.owns(&peer) && stack.answers().is_empty(), "no answer yet");
-        // The peer repeats it: it is the same attempt.
+        // A repetition by the peer is the same attempt.
         assert!(stack.accept(syn));
         let opening = stack.next().expect("an attempt");
         assert!(stack.next().is_none());
