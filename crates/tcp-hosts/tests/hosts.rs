@@ -17,8 +17,8 @@ const fn us(micros: u64) -> Duration {
     Duration::from_micros(micros)
 }
 
-/// A segment costs 10 us and 10 ns for each byte at the sender, twice as much at the receiver, a call 5
-/// us.
+/// Returns costs: a segment costs 10 us and 10 ns for each byte at the sender, twice as much at the
+/// receiver, a call 5 us.
 fn costs() -> Costs {
     Costs {
         sent: SegmentCost { segment: us(10), byte_ps: 10_000 },
@@ -28,7 +28,7 @@ fn costs() -> Costs {
     }
 }
 
-/// Packets of 1000 bytes take 10 us.
+/// Returns a line on which packets of 1000 bytes take 10 us.
 fn line() -> LinkConfig {
     LinkConfig { rate: Some(Rate::from_mbps(800)), delay: us(100), queue_bytes: 1 << 20, ..LinkConfig::default() }
 }
@@ -50,7 +50,8 @@ fn host_with(
     Host::new(sim, &format!("host {number}"), config)
 }
 
-/// Runs `application` at the first host. The second reads, and keeps when it got how much.
+/// Runs `application` at the first host. The second host reads, and records the time and length of
+/// each read.
 fn run<F: Future<Output = ()> + 'static>(
     tcp: &TcpConfig,
     costs: Costs,
@@ -101,7 +102,7 @@ fn a_busy_receiver_takes_several_segments_at_a_time_and_an_idle_one_each() {
             stream.finish();
         });
         assert_eq!(reads.iter().map(|(_, len)| len).sum::<usize>(), 30_000);
-        // What a turn has passed on is read in calls of 5 us, one after the other.
+        // Data passed on by a turn are read in calls of 5 us, one after the other.
         let gaps = reads.windows(2).filter(|pair| pair[1].0.saturating_since(pair[0].0) > us(5)).count();
         assert_eq!(gaps + 1, turns, "21 segments: {reads:?}");
     }
@@ -119,7 +120,7 @@ fn what_a_line_loses_and_corrupts_is_sent_again() {
     }
 }
 
-/// The time in which both hosts send and receive `BYTES`.
+/// Returns the time in which both hosts send and receive `BYTES`.
 fn both_ways(processors: Processors) -> Duration {
     const BYTES: usize = 3_000_000;
     let mut simulation = Simulation::new(7, 0);

@@ -24,12 +24,12 @@ const fn each(micros: u64) -> SegmentCost {
     SegmentCost { segment: us(micros), byte_ps: 0 }
 }
 
-/// What a run is made of.
+/// Parameters of a run.
 #[derive(Clone, Copy)]
 struct Setup {
     stack: Stack,
     processors: Processors,
-    /// Of the client, or of the server if `receives`. The other one costs no time.
+    /// Costs of the client, or of the server if `receives`. The other host's work costs no time.
     costs: Costs,
     receives: bool,
     loss: Ratio,
@@ -55,7 +55,8 @@ const SETUP: Setup = Setup {
     bytes: 500_000,
 };
 
-/// When all was read, a digest of the packets in both directions, and the bytes that were sent again.
+/// The time at which everything was read, a digest of the packets in both directions, and the bytes
+/// resent.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 struct Outcome {
     took: Duration,
@@ -68,8 +69,8 @@ fn content(len: usize) -> Vec<u8> {
     (0..len).map(|index| (index % 251) as u8).collect()
 }
 
-/// A large window without congestion control, so that the processors are the limit. Nothing on the line
-/// depends on the time.
+/// Returns a configuration with a large window and without congestion control, so that the
+/// processors are the limit. Nothing on the line depends on the time.
 fn tcp() -> TcpConfig {
     TcpConfig { congestion: None, buffers_initial: usize::MAX, timestamps: false, ..TcpConfig::default() }
 }
@@ -135,7 +136,7 @@ fn speedup(setup: &Setup, processors: usize) -> f64 {
 
 #[test]
 fn the_speedup_is_the_number_of_processors_up_to_the_share_of_the_serial_part() {
-    // Of 1460 bytes 90 us, of an acknowledgement nothing.
+    // 90 us for 1460 bytes, nothing for an acknowledgement.
     let stage = SegmentCost { segment: us(0), byte_ps: 61_644 };
     let serial_and_stage = Costs { stage, ..SETUP.costs };
     let sending = Setup { costs: Costs { sent: each(10), ..serial_and_stage }, ..SETUP };
@@ -167,7 +168,8 @@ fn a_lone_packet_takes_the_time_of_its_steps() {
     let costs = Costs { sent: each(1), stage: each(20), link_out: each(300), link_in: each(4000), ..SETUP.costs };
     let setup = Setup { costs: Costs { received: each(50_000), ..costs }, bytes: 100, ..SETUP };
     let begun = Setup { costs: Costs::default(), ..setup }.run(1).took;
-    // The SYN, its answer, the acknowledgement, and the bytes with the FIN. One processor does it all.
+    // The SYN, its answer, the acknowledgement, and the bytes with the FIN. One processor does all
+    // of the work.
     let there = 1 + 20 + 300;
     let expected = there + (4000 + 20 + 50_000) + 2 * there;
     assert_eq!(setup.run(1).took, begun + us(expected));
@@ -176,7 +178,7 @@ fn a_lone_packet_takes_the_time_of_its_steps() {
 #[test]
 fn the_bytes_on_the_line_do_not_depend_on_the_number_of_processors() {
     let costs = Costs { sent: each(10), stage: each(90), record_byte_ps: 50_000, spread_percent: 50, ..SETUP.costs };
-    // With a cipher, segments end where the records end that are sealed.
+    // With a cipher, segments end where the sealed records end.
     for stack in Stack::PAPER.into_iter().filter(|stack| stack.cipher.is_none()) {
         let setup = Setup { stack, costs, bytes: 100_000, ..SETUP };
         let sent = [1, 2, 7].map(|count| Setup { processors: Processors::Packet(count), ..setup }.run(3).sent);
@@ -212,7 +214,8 @@ fn four_processors_divide_the_links_from_the_connections() {
         let setup = Setup { costs, receives, ..SETUP };
         let [one, four] = [Processors::Packet(1), Processors::Pipeline]
             .map(|processors| Setup { processors, ..setup }.run(1).took.as_secs_f64());
-        // Two of them do what leaves, and two what arrives: half as many acknowledgements.
+        // Two of them handle outgoing segments, and two incoming ones: half as many
+        // acknowledgements.
         let gain = one / four;
         assert!((2.9..3.01).contains(&gain), "{receives}: {gain}");
     }
@@ -221,7 +224,7 @@ fn four_processors_divide_the_links_from_the_connections() {
 #[test]
 fn what_waits_for_its_stage_is_not_sent_again() {
     for micros in [50, 500, 5000] {
-        // Acknowledgements, which have no data, overtake what waits.
+        // Acknowledgements, which have no data, overtake waiting segments.
         let stage = SegmentCost { segment: us(0), byte_ps: micros * 1_000_000 / 1460 };
         let costs = Costs { stage, spread_percent: 20, ..SETUP.costs };
         for count in [1, 3] {
