@@ -48,8 +48,8 @@ static ALLOCATOR: Counting = Counting;
 /// The approximate payload of a datagram of 1472 bytes.
 const PAYLOAD_BYTES: u64 = 1440;
 
-/// The peak memory of a run over the second half of a virtual second, and the mean number of
-/// packets in flight in that time, with buffers of `buffer_kib`.
+/// Returns the peak memory of a run over the second half of a virtual second, and the mean number
+/// of packets in flight in that time, with buffers of `buffer_kib`.
 fn peak(buffer_kib: u64) -> (u64, u64) {
     // The window of one stream is half of its host's. On this fast line only buffers and windows
     // limit the sender.

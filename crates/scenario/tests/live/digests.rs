@@ -43,7 +43,7 @@ fn duration_max(placement: Placement) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Number of datagrams, and the digest of all their fields.
+/// Returns the number of datagrams, and the digest of all their fields.
 fn line(mut packets: Vec<Digest>, placement: Placement) -> String {
     if matches!(placement, Placement::Packet(_) | Placement::Path(_)) {
         packets.sort_unstable();
@@ -77,8 +77,8 @@ impl io::Write for CaptureBuffer {
     }
 }
 
-/// The number of packets in a capture and their digest. Only enhanced packet blocks count: the
-/// others hold names and prose.
+/// Returns the number of packets in a capture and their digest. Only enhanced packet blocks count:
+/// the others hold names and prose.
 fn capture_line(pcapng: &[u8]) -> String {
     const ENHANCED_PACKET: u32 = 6;
     let word = |at: usize| u32::from_le_bytes(pcapng[at..at + 4].try_into().expect("four bytes"));

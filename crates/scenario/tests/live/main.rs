@@ -74,7 +74,7 @@ fn plan(scenario: &Scenario, seed: u64) -> RunPlan {
     RunPlan { paths: (0..scenario.paths.len()).collect(), seed }
 }
 
-/// The packets of a simulated run, and whether all work was completed.
+/// Returns the packets of a simulated run, and whether all work was completed.
 fn simulated(scenario: &Scenario, seed: u64, payload_mode: PayloadMode, placement: Placement) -> (Vec<Packet>, bool) {
     let packets = Rc::new(RefCell::new(Vec::new()));
     let captured = Rc::clone(&packets);
@@ -118,7 +118,7 @@ fn compare_random_turns(scenario: &Scenario, seed: u64, placement: Placement) {
     assert!((0.95..1.05).contains(&share), "{placement}, seed {seed}: {} packets, {}", live.len(), in_order.len());
 }
 
-/// The first difference of two sequences, with the packets around it.
+/// Returns the first difference of two sequences, with the packets around it.
 fn difference(one: &[Packet], other: &[Packet]) -> Option<String> {
     let at = one.iter().zip(other).position(|(one, other)| one != other);
     let at = at.or_else(|| (one.len() != other.len()).then_some(one.len().min(other.len())))?;
@@ -226,7 +226,7 @@ fn digest(sent: &SentDatagram<'_>) -> Digest {
     (sent.at, sent.direction, sent.path, sent.number, sent.datagram.len(), u64::from_le_bytes(*first))
 }
 
-/// The shipped scenarios, limited to this duration.
+/// Returns the shipped scenarios, limited to this duration.
 fn shipped(duration_max: Duration) -> Vec<Scenario> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
     let files = std::fs::read_dir(&folder).expect("the folder exists").map(|entry| entry.expect("readable").path());
@@ -247,7 +247,7 @@ fn shipped(duration_max: Duration) -> Vec<Scenario> {
     files.iter().map(scenario).collect()
 }
 
-/// The digests of a simulated and a live run.
+/// Returns the digests of a simulated and a live run.
 fn digests(scenario: &Scenario, placement: Placement) -> [Vec<Digest>; 2] {
     let end = Instant::ZERO + scenario.duration;
     let simulated = Rc::new(RefCell::new(Vec::new()));

@@ -58,7 +58,7 @@ fn plan(scenario: &Scenario, seed: u64, run: u64) -> RunPlan {
     RunPlan { paths: (0..scenario.paths.len()).collect(), seed: seed + run }
 }
 
-/// The capture of a run.
+/// Returns the capture of a run.
 fn captured(seed: u64, run: u64, payload_mode: PayloadMode) -> Vec<u8> {
     let scenario = read();
     let (sink, capture) = capture(&scenario);
@@ -77,7 +77,7 @@ fn machine() -> Machine {
     Machine { costs, placements: [Placement::Packet(2), Placement::Split], processors: [2; 2], is_shared: true }
 }
 
-/// The capture and the trace of a run on a machine.
+/// Returns the capture and the trace of a run on a machine.
 fn traced(seed: u64, run: u64) -> (Vec<u8>, Vec<u8>) {
     let (scenario, packets, trace) = (read(), SharedBuffer::default(), SharedBuffer::default());
     let recording = Recording {

@@ -52,7 +52,7 @@ fn recording() -> (Recording, SharedBuffer, SharedBuffer) {
     (recording, trace, packets)
 }
 
-/// The outcome, the trace and the capture of a run, with or without processors.
+/// Returns the outcome, the trace and the capture of a run, with or without processors.
 fn recorded(machine: Option<&Machine>) -> (Outcome, Value, Vec<u8>) {
     let (recording, trace, packets) = recording();
     let sim = Sim { machine: machine.cloned() };
@@ -91,7 +91,7 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("not a number: {value}"))
 }
 
-/// The names of tracks with spans or marks, by number.
+/// Returns the names of tracks with spans or marks, by number.
 fn tracks(trace: &Value) -> BTreeMap<u64, String> {
     let named = events(trace, "M").into_iter().map(|event| {
         (event["tid"].as_u64().expect("a number"), event["args"]["name"].as_str().expect("a name").to_owned())
@@ -169,7 +169,7 @@ fn a_trace_of_machines_shows_all_work_of_each_thread() {
     assert!(events(&trace, "C").iter().any(|event| event["name"] == "host b, socket 0: bytes"));
 }
 
-/// All names in a recording.
+/// Returns all names in a recording.
 fn names_of(trace: &Value, packets: &[u8]) -> Vec<String> {
     let mut names: Vec<String> = tracks(trace).into_values().collect();
     let shown = ["C", "i", "X"].into_iter().flat_map(|ph| events(trace, ph));

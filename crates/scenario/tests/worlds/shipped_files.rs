@@ -9,7 +9,7 @@ pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
 }
 
-/// The names of all files, without their extension, sorted.
+/// Returns the names of all files, without their extension, sorted.
 pub(crate) fn names() -> Vec<String> {
     let mut names: Vec<_> = std::fs::read_dir(folder())
         .expect("the folder exists")

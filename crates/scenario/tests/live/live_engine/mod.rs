@@ -41,12 +41,13 @@ const PORTS: [u16; 2] = [1000, 2000];
 /// Receive calls to each socket in a driver's turn. Other processors make one.
 const CALLS_PER_TURN: usize = 2;
 
-/// The address of a path at a host.
+/// Returns the address of a path at a host.
 fn address(host: usize, path: usize) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, path as u8, host as u8 + 1)), PORTS[host])
 }
 
-/// The real address of the socket of driver number `driver`, which reports [`address`] as its own.
+/// Returns the real address of the socket of driver number `driver`, which reports [`address`] as
+/// its own.
 fn hidden_address(host: usize, path: usize, driver: usize) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, driver as u8, path as u8, host as u8 + 1)), PORTS[host])
 }
@@ -189,7 +190,7 @@ impl Host {
         let factory: Arc<dyn SessionFactory> = Arc::new(DeterministicFactory::new(side, seeds.sessions));
         let network = MemoryNetwork::new();
         let paths = plan.paths.len();
-        // Those of the first driver first.
+        // The addresses of the first driver come first.
         let bind = |place| -> Box<dyn LiveSocket> {
             let (driver, path) = (place / paths, place % paths);
             let inner = network.bind(hidden_address(number, path, driver)).expect("it is free");
@@ -214,17 +215,17 @@ impl Host {
         Self { number, engine, steps, events: Arc::default(), connection, streams: None, app, relay }
     }
 
-    /// Whether work is due by `now`.
+    /// Returns whether work is due by `now`.
     fn is_due(&self, now: Instant) -> bool {
         self.steps.due_at().is_some_and(|at| at <= now)
     }
 
-    /// Whether the application has events to handle.
+    /// Returns whether the application has events to handle.
     fn has_events(&self) -> bool {
         self.streams.is_some() && self.events.has_some()
     }
 
-    /// When work is due without an arrival.
+    /// Returns when work is due without an arrival.
     fn due_at(&self) -> Option<Instant> {
         self.steps.due_at().into_iter().chain(self.app.timeout()).min()
     }

@@ -37,12 +37,12 @@ impl Nic {
         }
     }
 
-    /// The time of the next interrupt.
+    /// Returns the time of the next interrupt.
     pub(crate) const fn due_at(&self) -> Option<Instant> {
         self.interrupt_at
     }
 
-    /// The batches that the host receives now.
+    /// Returns the batches that the host receives now.
     pub(crate) fn take_batches(&mut self, now: Instant) -> Vec<Batch> {
         let mut batches: Vec<Batch> = Vec::new();
         if self.interrupt_at.is_none_or(|at| at > now) {
