@@ -56,7 +56,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Numbers of allocations and events of `simulation` until `until`.
+/// Returns the numbers of allocations and events of `simulation` until `until`.
 fn cost(simulation: &mut Simulation, until: Duration) -> (u64, u64) {
     let (allocations, events) = (count(), simulation.events());
     simulation.run_until(Instant::ZERO + until);

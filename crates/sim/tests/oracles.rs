@@ -101,7 +101,8 @@ const ROUTES: [[f64; 3]; 3] = [[0.0, 0.5, 0.3], [0.4, 0.0, 0.2], [0.3, 0.3, 0.0]
 const COMING_US: [u64; 3] = [40, 0, 100];
 const SERVING_US: [u64; 3] = [14, 22, 25];
 
-/// Arrivals per microsecond at each queue, from outside and from other queues, by iteration.
+/// Returns the arrivals per microsecond at each queue, from outside and from other queues, by
+/// iteration.
 fn traffic() -> [f64; 3] {
     let mut rates = [0.0; 3];
     for _ in 0..200 {
