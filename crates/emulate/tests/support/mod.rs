@@ -62,8 +62,8 @@ pub(crate) fn ping(socket: &UdpSocket, to: &str) -> Duration {
     start.elapsed()
 }
 
-/// The next datagram. The system call of a socket with a timeout is not made again after a signal, such as
-/// that of a frozen process that goes on (signal(7)).
+/// Returns the next datagram. The system call of a socket with a timeout is not made again after a
+/// signal, such as that of a frozen process that goes on (signal(7)).
 fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
     loop {
         match socket.recv_from(buffer) {
