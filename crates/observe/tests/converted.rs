@@ -1,5 +1,5 @@
-//! Journals of simulated connections as qlog: what the files say is compared with the statistics of
-//! the connection and with the file of the other side.
+//! Journals of simulated connections as qlog: the contents of the files are compared with the
+//! statistics of the connection and with the file of the other side.
 
 #![expect(clippy::print_stdout, reason = "tests print their seeds")]
 
@@ -31,7 +31,7 @@ impl JournalSink for MemorySink {
     }
 }
 
-/// The journals of the client and of the server.
+/// Returns the journals of the client and of the server.
 fn journals(seed: u64) -> [Vec<u8>; 2] {
     let scenario = scenario::parse::parse("x.toml", SCENARIO, &|_| Err(String::new())).expect("a valid scenario");
     let logs = Logs::default();
@@ -52,7 +52,7 @@ fn journals(seed: u64) -> [Vec<u8>; 2] {
     })
 }
 
-/// The records of a qlog file.
+/// Returns the records of a qlog file.
 fn records(file: &[u8]) -> Vec<Value> {
     let text = std::str::from_utf8(file).expect("JSON is UTF-8");
     let mut records = text.split('\u{1e}');
@@ -94,7 +94,7 @@ impl Converted {
         self.named(name).map(|data| field(data).as_u64().expect("a number")).sum()
     }
 
-    /// The packets of an event by packet type, path and number.
+    /// Returns the packets of an event by packet type, path and number.
     fn packets(&self, name: &str) -> BTreeMap<Key, &Value> {
         self.named(name).map(|data| (key(data), data)).collect()
     }
@@ -177,7 +177,7 @@ fn is_ack(frame: &Value) -> bool {
     frame["frame_type"] == "ack" || frame["frame_name"] == "path_ack"
 }
 
-/// What a received packet shows of its frames.
+/// Returns the frames that a received packet shows.
 fn shown(frames: &Value) -> Vec<&Value> {
     let is_hidden = |frame: &&Value| ["padding", "ping", "streams_blocked"].iter().any(|ty| frame["frame_type"] == *ty);
     frames.as_array().expect("frames").iter().filter(|frame| !is_hidden(frame)).collect()
