@@ -13,14 +13,14 @@ const CONNECTS: &str = "exec 3<>/dev/tcp/192.0.2.1/80 && cat <&3";
 
 fn start(script: &str) -> (Child, Listener) {
     let mut command = Command::new("bash");
-    // Without this variable, the shell looks up the user, which is a call of connect of its own.
+    // Without this variable, the shell looks up the user, which makes a separate call of connect.
     command.env_remove("SHELL");
     command.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped());
     spawn(command, &Syscall::ALL).expect("a filter")
 }
 
-/// The next call that connects to an IP address, and the address; other calls are the kernel's,
-/// as those to the UNIX socket of the name service daemon.
+/// Returns the next call that connects to an IP address, and the address; other calls are left to
+/// the kernel, such as those to the UNIX socket of the name service daemon.
 fn connects(listener: &Listener) -> Option<(Call, SocketAddr)> {
     loop {
         let call = listener.receive().expect("it works")?;
@@ -119,7 +119,7 @@ fn a_caller_that_was_killed_is_not_looked_at() {
     assert!(connects(&listener).is_none());
 }
 
-/// The filters of this thread, and whether it may gain privileges.
+/// Returns the filters of this thread, and whether it may gain privileges.
 fn state() -> Vec<String> {
     let status = std::fs::read_to_string("/proc/thread-self/status").expect("the thread's state");
     let is_wanted = |line: &&str| ["Seccomp", "NoNewPrivs"].iter().any(|name| line.starts_with(name));
