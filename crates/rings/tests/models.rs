@@ -1,6 +1,6 @@
 //! Loom models of a ring whose sides sleep. They compile the crate's own source with loom's atomics
-//! and explore every order of steps that the memory model permits. A lost wake-up shows as a deadlock,
-//! and a byte that is read too early as another byte.
+//! and explore every order of steps that the memory model permits. A lost wake-up shows as a
+//! deadlock, and a byte read too early as a wrong byte.
 
 /// Replaces `src/primitives.rs`.
 mod primitives {
@@ -19,10 +19,10 @@ use loom::thread;
 use self::primitives::AtomicU64;
 use self::ring::{CONTROL_WORDS, Consumer, Found, Place, Producer, SharedWords};
 
-/// Enough to find every fault that was put into the source to test the models.
+/// Number of preemptions that suffices to find every fault put into the source to test the models.
 const PREEMPTIONS_MAX: usize = 3;
 
-/// The shortest ring: a word.
+/// Length of the shortest ring: a word.
 const LEN: usize = 8;
 const PLACE: Place = Place { control: 0, data: CONTROL_WORDS, len: LEN };
 
@@ -63,7 +63,7 @@ impl Socket {
     }
 }
 
-/// The ends of a ring, as `blocking.rs` uses them.
+/// The ends of a ring, used like in `blocking.rs`.
 struct Writer {
     ring: Producer<Words>,
     reader: Arc<Socket>,
@@ -138,7 +138,7 @@ impl Reader {
     }
 }
 
-/// A thread writes `writes` and the end, and the other one reads.
+/// Writes `writes` and the end on one thread, and reads on the other.
 fn carry(writes: &'static [&'static [u8]], len_max: usize) {
     explore(move || {
         let (mut writer, mut reader) = ends();
