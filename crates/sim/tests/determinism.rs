@@ -8,7 +8,7 @@ use sim::hardware::line::Line;
 use sim::{Facility, Replications, Simulation, Store};
 use units::{Duration, Instant, Rate, Ratio};
 
-/// Returns the packets from a ring over an ATM line and a lossy link to a processor, with
+/// Sends packets from a ring over an ATM line and a lossy link to a processor, with
 /// randomness wherever possible. Returns the trace file of a run.
 fn traced_run(seed: u64, run: u64) -> String {
     let mut simulation = Simulation::new(seed, run);
