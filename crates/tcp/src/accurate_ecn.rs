@@ -116,7 +116,7 @@ impl Feedback {
     }
 
     /// Records the codepoint of the peer's answer to our SYN, and the `number` of the demand to
-    /// report it. The demand that it learns it has this number.
+    /// report it.
     pub(crate) const fn demand_code(&mut self, syn: Option<Ecn>, number: u64) {
         (self.syn, self.code_number) = (syn, number);
     }

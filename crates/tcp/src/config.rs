@@ -148,7 +148,7 @@ pub enum LossRecovery {
 }
 
 /// Formula that derives the retransmission timeout from the round trip. With either, retransmitted
-/// data are not measured (Karn), and the timeout doubles: RFC 1122, section 4.2.3.1, asks for both.
+/// data are not measured (Karn), and the timeout doubles: RFC 1122, section 4.2.3.1, requires both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RtoFormula {
     /// The smoothed round trip and four times its mean deviation (RFC 6298, section 2).

@@ -15,7 +15,7 @@ pub enum Event {
     /// The urgent part of the stream has grown: see
     /// [`Connection::urgent_left`](crate::Connection::urgent_left).
     Urgent,
-    /// A problem, perhaps a transient one (RFC 9293, section 3.9.1.8). The connection goes on.
+    /// A problem, perhaps a transient one (RFC 9293, section 3.9.1.8). The connection continues.
     SoftError(SoftError),
     /// The connection has ended.
     Closed(CloseReason),

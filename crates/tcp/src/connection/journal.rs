@@ -18,7 +18,7 @@ use crate::plan::Plan;
 use crate::results::WriteError;
 
 impl Seed {
-    /// Begins the journal, if the configuration asks for one. `syn` is the peer's, if the
+    /// Begins the journal, if the configuration requests one. `syn` is the peer's, if the
     /// connection answers one.
     #[inline]
     pub(super) fn begin_journal(&mut self, now: Instant, syn: Option<&Arrival>) -> Option<Box<Journal>> {

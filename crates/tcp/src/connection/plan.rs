@@ -37,7 +37,7 @@ impl Connection {
         if let Some(receive) = &mut self.receive {
             receive.tune(now, self.send.rtt().smoothed());
         }
-        // SACK blocks leave in a segment of their own: a full segment has no space for them.
+        // SACK blocks leave in a separate segment: a full segment has no space for them.
         let needs_own = |receive: &ReceiveHalf| (receive.is_ack_due() && receive.has_blocks()) || receive.is_code_due();
         if self.send.is_syn_acked() && self.receive.as_ref().is_some_and(needs_own) {
             self.fill_ack(now, plan);

@@ -55,7 +55,7 @@ impl Connection {
     }
 
     /// Processes a repeated SYN: our answer was lost, or crossed it. An acknowledgement, which the
-    /// text of the RFC asks for, would not help a peer in SYN-SENT.
+    /// text of the RFC requires, would not help a peer in SYN-SENT.
     fn on_syn_again(&mut self, now: Instant, arrival: Arrival) {
         self.keep_syn_text(&arrival);
         if arrival.has(Flags::ACK) {

@@ -248,7 +248,7 @@ mod tests {
             let read = super::config(&mut reader).expect("what was written is valid");
             assert!(reader.is_empty());
             let text = |config: &TcpConfig| {
-                // Each value has a budget of its own.
+                // Each value has a separate budget.
                 format!("{:?}", TcpConfig { budget: Arc::default(), ..config.clone() })
             };
             assert_eq!(text(&read), text(&config));

@@ -24,7 +24,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Begins the journal of a connection, if the configuration asks for one.
+    /// Begins the journal of a connection, if the configuration requests one.
     pub(crate) fn begin(now: Instant, seed: &Seed, syn: Option<&Arrival>) -> Option<Box<Self>> {
         let side = if syn.is_some() { Side::Server } else { Side::Client };
         let sink = seed.config.journal.as_ref()?.0(side)?;

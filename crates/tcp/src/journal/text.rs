@@ -23,7 +23,7 @@ impl Entry {
     }
 
     /// Returns whether the entry is an event for the application or an application call that is not
-    /// about data: the entries that a reader of a log looks for first.
+    /// about data: the first entries of interest in a log.
     pub const fn is_milestone(&self) -> bool {
         match &self.0 {
             Input::Event(event) => !event.is_about_data(),

@@ -8,8 +8,8 @@ use crate::accurate_ecn::Feedback;
 use crate::arrival::Arrival;
 
 impl ReceiveHalf {
-    /// Starts counting marks. `syn` is the codepoint of the peer's SYN; if that answered ours, the
-    /// peer is told it first.
+    /// Starts counting marks. `syn` is the codepoint of the peer's SYN; if that answered ours, it
+    /// is reported to the peer first.
     pub(crate) fn count_marks(&mut self, syn: Option<Ecn>, is_answer: bool) {
         self.received.feedback = Some(Box::new(Feedback::new(syn)));
         if is_answer {

@@ -176,7 +176,7 @@ impl SendHalf {
             let (unit, data_end) = (self.segment_in_flight(), self.buffer.end());
             let (rack, delivery, min_rtt) = (&mut self.rack, &mut self.delivery, self.rtt.min());
             self.log.sack(start..end, unit, data_end, |run| {
-                // Beyond a hole, the peer echoes the segment before the hole, which says nothing
+                // Beyond a hole, the peer echoes the segment before the hole, which tells nothing
                 // about this run.
                 rack.on_delivered(now, run, min_rtt, false);
                 if run.state == RunState::Outstanding {

@@ -233,7 +233,7 @@ impl SentLog {
         Some(run)
     }
 
-    /// Marks `range`, the beginning of a lost run, as sent again.
+    /// Marks `range`, the beginning of a lost run, as resent.
     pub(crate) fn resend(&mut self, range: &Range<u64>, update: impl FnOnce(&mut Run)) {
         let index = self.index_of(range.start);
         let index = self.isolate(index, range);

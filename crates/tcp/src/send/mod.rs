@@ -144,7 +144,7 @@ struct EcnState {
 pub struct SendStats {
     /// Bytes of data sent for the first time.
     pub bytes_sent: u64,
-    /// Bytes of data sent again.
+    /// Bytes of data resent.
     pub bytes_resent: u64,
     /// Bytes acknowledged.
     pub bytes_acked: u64,

@@ -162,7 +162,7 @@ fn what_does_not_leave_is_lost_and_nothing_else() {
     log.lose_plan(2);
     log.lose_plan(2);
     assert_eq!((lost(&log), log.lost(), log.in_flight()), (vec![20, 3500, 3990], 30, 3970));
-    // Part of it was sent again since, and part has arrived.
+    // Part of it was resent since, and part has arrived.
     log.resend(&(3500..3505), |run| run.transmission = 400);
     log.lose_plan(350);
     assert_eq!(lost(&log), [20, 3505, 3990]);
