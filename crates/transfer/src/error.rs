@@ -1,5 +1,5 @@
 //! Errors of single files, after which the transfer continues, and errors of the whole transfer.
-//! Every message tells how to proceed.
+//! Every message states how to proceed.
 
 use std::fmt;
 use std::io;
@@ -115,7 +115,7 @@ pub enum TransferError {
     Unrequested(String),
     /// The output of a stream failed.
     Output(io::Error),
-    /// A stream ended early for this reason. It cannot be sent again, because its input was read.
+    /// A stream ended early for this reason. It cannot be resent, because its input was read.
     StreamBroken(Box<TransferError>),
     /// The target directory cannot be used.
     Directory(PathBuf, io::Error),

@@ -1,6 +1,6 @@
 //! Messages of the control stream and their encoding.
 //!
-//! A frame is a length (4 bytes, big-endian, of what follows), a type (1 byte) and a body of
+//! A frame is a length (4 bytes, big-endian, of the rest), a type (1 byte) and a body of
 //! fixed-width big-endian fields. No frame exceeds [`FRAME_LEN_MAX`]; decoding takes any bytes,
 //! allocates in proportion to them, and accepts exactly one encoding of each message.
 
@@ -66,7 +66,7 @@ pub(crate) enum Message {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum StopCode {
-    /// Its user asked for it.
+    /// Its user requested it.
     Cancelled = 1,
     /// A permanent failure with this message: another attempt without a change would fail the same
     /// way.

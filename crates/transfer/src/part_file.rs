@@ -278,8 +278,8 @@ impl PartFile {
             return Err(target(error));
         }
         tree.note_changed(&entry.path);
-        // From here on the file is in place. A journal that stays behind names a missing part file,
-        // which is harmless.
+        // From here on the file is in place. A leftover journal names a missing part file, which is
+        // harmless.
         if self.may_have_journal {
             let _ = rustix::fs::unlinkat(&*self.directory, &self.journal_name, AtFlags::empty());
         }

@@ -370,7 +370,7 @@ impl<'a> Session<'a> {
             .ok_or(TransferError::Protocol("a plan with segments that the file does not have"))?;
         let bytes_resumed = held.iter().map(|segment| layout.range(segment).1).sum();
         if let Some(earlier) = standing.active.get(&index) {
-            // The receiver believed that it held the whole file, but its file was another one. More
+            // The receiver believed that it held the whole file, but it held a different one. More
             // plans would only make this side allocate and read.
             if !earlier.is_held_in_full() || !standing.planned_again.insert(index) {
                 return Err(TransferError::Protocol("more than one plan for a file"));

@@ -1,8 +1,8 @@
 //! The target directory and everything below it, accessed without following symbolic links.
 //!
-//! Each component is opened relative to the one above with `O_NOFOLLOW`, so neither a link that was
-//! there before nor one that appears half-way can lead outside. The path of the target directory
-//! itself may contain links, because the user chose it.
+//! Each component is opened relative to the one above with `O_NOFOLLOW`, so neither an existing
+//! link nor one that appears half-way can lead outside. The path of the target directory itself may
+//! contain links, because the user chose it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};

@@ -1,4 +1,4 @@
-//! A limit on what the receiver stores.
+//! A limit on the bytes that the receiver stores.
 
 use super::streams::transfer as transfer_stream;
 use super::*;
