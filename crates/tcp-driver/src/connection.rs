@@ -299,7 +299,7 @@ impl Connection<Tcp> for TcpConnection {
         self.answer_info();
         self.is_dropped |= requests.is_dropped;
         self.take_written();
-        // A peer must not believe that unread data were read (RFC 1122, section 4.2.2.13).
+        // A peer must not take unread data for read (RFC 1122, section 4.2.2.13).
         if requests.is_aborted || requests.is_dropped_unread {
             self.connection.abort();
         }
