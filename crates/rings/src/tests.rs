@@ -113,7 +113,7 @@ fn a_writer_is_woken_when_half_of_the_ring_is_free() {
 
 #[test]
 fn impossible_counts_of_the_reader_are_found() {
-    // (what the reader has read, the lie)
+    // (count that the reader has read, the lie)
     for (honest, lie_of_read) in [(0, 41), (0, 0_u64.wrapping_sub(1)), (30, 29), (30, 1 << 63), (40, u64::MAX)] {
         let (words, mut producer, mut consumer) = ring_after(0);
         producer.write(&[1; 40]).unwrap();
@@ -128,7 +128,7 @@ fn impossible_counts_of_the_reader_are_found() {
 
 #[test]
 fn impossible_counts_of_the_writer_are_found() {
-    // (what the writer has written, what of it was read, the lie)
+    // (count that the writer has written, count read of it, the lie)
     for (honest, read, lie_of_written) in [
         (0, 0, LEN as u64 + 1),
         (0, 0, u64::MAX),
