@@ -8,7 +8,7 @@
 //!
 //! A channel has no thread, no queue between threads and no system call: its work is done inside
 //! the `send` and `recv` of the measured end's socket. Two processors may call these at the same
-//! time, so each side has a lock of its own.
+//! time, so each side has a separate lock.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -7,7 +7,7 @@
 //! retransmission and has no timers, so it needs a channel that neither loses nor reorders. It
 //! ignores all requests of the other end.
 //!
-//! Each path is a script of its own, which may run on a processor of its own. The paths share
+//! Each path is a separate script, which may run on a separate processor. The paths share
 //! [`ScriptKeys`] for key updates. Packets of a path may be observed on another processor than the
 //! one that sends ([`AckObserver`]). [`ScriptReader`] opens arriving packets, to check them.
 //!
