@@ -279,8 +279,8 @@ impl<'s, 'i> Table<'s, 'i> {
         Some(Self { line, ..Self::new(self.source, self.full(key), value.span(), table) })
     }
 
-    /// Reads an array of nested tables, `[[key]]`, of at most `max`. Returns none if the key is
-    /// missing.
+    /// Reads an array of nested tables, `[[key]]`, of at most `max`. Returns an empty list if the
+    /// key is missing.
     pub(super) fn tables(&self, key: &'static str, max: usize) -> Vec<Self> {
         let Some(value) = self.value(key) else { return Vec::new() };
         let Some(array) = value.get_ref().as_array() else {
