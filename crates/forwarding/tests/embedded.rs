@@ -67,10 +67,11 @@ impl Events for Kept {
 fn pair() -> ([Connection; 2], [Endpoint; 2]) {
     let (server_key, client_key) = (KeyPair::generate().expect("a key"), KeyPair::generate().expect("a key"));
     let config = EndpointConfig::loopback().with_transport(transport(TransportConfig::default()));
-    let server_tls = identity::server_config(&server_key).expect("settings");
+    let server_tls = identity::server_config(&server_key, [forward::ALPN]).expect("settings");
     let server = Endpoint::bind(config.clone().with_server_tls(server_tls)).expect("a socket");
     let client = Endpoint::bind(config).expect("a socket");
-    let tls = identity::client_config(&client_key, &[server_key.public().fingerprint()]).expect("settings");
+    let tls =
+        identity::client_config(&client_key, &[server_key.public().fingerprint()], [forward::ALPN]).expect("settings");
     let ours = client.connect(server.local_addr(), "litz", tls.config.clone()).expect("a connection");
     let theirs = server.accept().expect("a connection");
     ([ours, theirs], [client, server])
