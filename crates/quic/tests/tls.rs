@@ -341,6 +341,23 @@ fn nothing_is_exported_before_the_handshake_is_complete() {
 }
 
 #[test]
+fn a_slow_handshake_does_not_cost_the_configured_datagram_size() {
+    for silent in 0..2 {
+        let mut pair = Setup::new(1)
+            .with_sessions(ordinary())
+            .with_config(|config: &mut TransportConfig| config.datagram_size = 1452)
+            .build();
+        // Longer than three probe timeouts of the initial round trip (RFC 9002, section 6.2.2).
+        let until = pair.now + Duration::from_secs(10);
+        pair.tap(silent, move |now, _| now >= until);
+        pair.connect();
+        for node in [&mut pair.client, &mut pair.server] {
+            assert_eq!(node.connection(0).stats().datagram_size, 1452, "direction {silent}");
+        }
+    }
+}
+
+#[test]
 fn a_parked_connection_keeps_identity_and_keys_and_exports_nothing() {
     let mut pair = Setup::new(1)
         .with_sessions(ordinary())

@@ -435,7 +435,8 @@ impl SendHalf {
             self.paths[at].recovery.ecn.on_handshake_timeout();
         }
         if timeouts >= BLACK_HOLE_TIMEOUTS {
-            self.paths[at].suspect_datagram_size(&self.spaces[index].log);
+            // Handshake packets do not count: a slow handshake would cost the configured size.
+            self.paths[at].suspect_datagram_size(&self.spaces[DATA + at].log);
         }
         self.stats.probe_timeouts += 1;
         self.paths[at].recovery.probe_anchor = now;

@@ -137,7 +137,7 @@ struct Scratch {
     frames: Vec<SentFrame>,
 }
 
-/// The limits on our frames from the peer's transport parameters.
+/// Limits on our frames, from the peer's transport parameters and both idle timeouts.
 #[derive(Debug, Clone, Copy)]
 struct PeerLimits {
     max_datagram_frame_size: u64,
@@ -243,9 +243,9 @@ impl SendHalf {
         match value {
             ToPath::Moved { path, addresses, bytes } => self.on_moved(now, path, addresses, bytes, exchange),
             ToPath::Challenge { path, data, from } => {
-                // The response leaves on the same path.
                 let Some(at) = self.path_index(path).filter(|at| self.paths[*at].is_open()) else { return };
                 match from {
+                    // The response leaves on the same path.
                     None => self.paths[at].validation.on_challenge(now, data),
                     Some(from) => self.off_paths.on_challenge(&self.paths, at, data, &from, exchange),
                 }

@@ -36,7 +36,8 @@ pub(super) struct LongHeaders {
     pub(super) token: Vec<u8>,
 }
 
-/// The interval between repetitions of the BLOCKED frames, from the idle timeouts of both sides; zero means none.
+/// The interval between repetitions of the BLOCKED frames, from the idle timeouts of both sides,
+/// of which zero means none.
 pub(super) fn repeat_interval(ours: Duration, theirs: Duration) -> Duration {
     let shortest = [ours, theirs].into_iter().filter(|timeout| !timeout.is_zero()).min();
     shortest.map_or(REPEAT_INTERVAL_MAX, |timeout| REPEAT_INTERVAL_MAX.min(timeout / KEEP_ALIVES_PER_IDLE_TIMEOUT))

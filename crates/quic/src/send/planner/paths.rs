@@ -141,6 +141,10 @@ impl SendHalf {
                 && let Some((first, last)) = pass.plan.numbers[Space::Data.index()]
             {
                 let sent = sent_ranges(&self.spaces[DATA + at].log, first, last);
+                debug_assert!(
+                    views.path_indices.iter().enumerate().all(|(index, of)| *of != at || copies >> index & 1 == 0),
+                    "a copy goes to another path"
+                );
                 queue_copies(&sent, &mut self.paths, &self.streams, &views, copies);
             }
             if !pass.is_empty() {
