@@ -141,7 +141,7 @@ fn a_ticket_that_only_this_host_can_use_is_warned_of() {
 
 #[test]
 fn the_status_has_the_rates_of_each_path_and_of_all() {
-    let Some(world) = World::new("rates", 1, &["python3"]) else { return };
+    let Some(world) = World::new("shown-rates", 1, &["python3"]) else { return };
     let (client, server) = world.tunnel();
     let sender = ["-c", SEND_ALWAYS, SERVER[0]];
     let mut sender = World::in_namespace(&world.client, "python3", &sender);
