@@ -95,7 +95,7 @@ instructions-build:
 	@scripts/need cc cmake valgrind gungraun-runner
 	$(CARGO) bench --package litz-quic --bench instructions --no-run
 
-## Format, import cycles, lints and documentation, warnings denied.
+## Format, import cycles, sizes, prose, lints and documentation, warnings denied.
 lint:
 	@scripts/need cc cmake python3
 	$(CARGO) fmt --all --check

@@ -100,12 +100,14 @@ fn the_profile_adds_up_and_has_the_specified_format() {
         let row = list(&report[table][end]["rows"]).iter().find(|row| row["id"] == id).cloned();
         number(&row.unwrap_or_else(|| panic!("no row {id}"))["ns"])
     };
-    // A small calibrated difference, which a busy machine may hide.
-    assert!(cost("memory", "sending", "seal.header_cipher") >= 0.0);
+    // Differences to what was calibrated at another time, which a busy machine may hide.
+    for (end, id) in [("sending", "seal.header_cipher"), ("receiving", "open_absorb.absorb")] {
+        assert!(cost("memory", end, id) >= 0.0, "{id}");
+    }
     for id in ["plan", "seal.copy", "seal.cipher", "send_call", "open_absorb"] {
         assert!(cost("memory", "sending", id) > 0.0, "{id}");
     }
-    for id in ["recv_call", "open_absorb.cipher", "open_absorb.absorb", "application.copy", "hand_over", "plan"] {
+    for id in ["recv_call", "open_absorb.cipher", "application.copy", "hand_over", "plan"] {
         assert!(cost("memory", "receiving", id) > 0.0, "{id}");
     }
     for (end, id) in [("sending", "file.read"), ("sending", "file.hash"), ("receiving", "file.write")] {

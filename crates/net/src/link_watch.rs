@@ -24,8 +24,8 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 /// each address, route and flag.
 const SETTLE: Duration = Duration::from_millis(20);
 
-/// Maximum number of [`SETTLE`] periods that a series of close changes may extend. A storm of
-/// messages cannot delay the report for longer.
+/// Maximum number of [`SETTLE`] periods over which a series of close changes counts as one. A storm
+/// of messages cannot delay the report for longer.
 const SETTLES_MAX: u32 = 5;
 
 /// Waits for changes of interfaces, addresses and routes of this host: on Linux of the network

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The crate is sans-IO, like the driver. The owner of the drivers implements [`Runtime`], which
-//! lets handles wake a driver and wait for it: `litz-engine` on threads, a simulator in virtual
-//! time.
+//! lets handles wake a driver and wait for it: `litz-quic-endpoint` on threads, a simulator in
+//! virtual time.
 //!
 //! | module | content |
 //! |---|---|

@@ -1,8 +1,8 @@
-//! QUIC v1 as a sans-IO state machine: a connection whose state has three owners.
+//! QUIC v1 and v2 as a sans-IO state machine: a connection whose state has three owners.
 //!
 //! The crate opens no socket, reads no clock, starts no thread and uses no global random generator.
-//! Nothing is shared between threads but the tokens of address validation. Datagrams, time and calls go in; plans, timeouts and events
-//! come out.
+//! Nothing is shared between threads but the tokens of address validation. Datagrams, time and
+//! calls go in; plans, timeouts and events come out.
 //!
 //! Start with [`Connection`], whose documentation has the calling contract. An [`Endpoint`] makes
 //! connections and routes datagrams to them. A driver passes each datagram to its connection, asks

@@ -63,7 +63,7 @@ impl Socket {
     }
 }
 
-/// The ends of a ring, used like in `blocking.rs`.
+/// The ends of a ring, used as in `blocking.rs`.
 struct Writer {
     ring: Producer<Words>,
     reader: Arc<Socket>,

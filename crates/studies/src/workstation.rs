@@ -6,7 +6,7 @@
 //! | `model` | the state of a run: two machines and the rings between them (`machine`, `rings`, `packet`, `connection`, `resequencer`, `round_trip`) |
 //! | `run` | one run: the processes of `sender`, `network`, `receiver` and `timer` |
 //! | `runs`, `assumptions` | replications; parameters that the report does not give, and their effect |
-//! | `table_1` ... `table_4`, `readings` | the tables; other interpretations of Table 3 |
+//! | `table_1` ... `table_4`, `interpretations` | the tables; other interpretations of Table 3 |
 //! | `sweeps`, `minimum` | windows, segments, processors, buses; the smallest configuration and failures |
 //! | `rtt` | round trips and hypothetical timeouts |
 //! | `stacks` | complete stacks of our own TCP, one for each ring |

@@ -127,7 +127,8 @@ impl Feedback {
     }
 
     /// Counts `packets` with this codepoint and `bytes` of data. Returns true if an acknowledgement
-    /// is due at once: after the first mark, and after several (section 3.2.2.5.1).
+    /// is due at once: for data with a mark after a packet with another codepoint, and for each
+    /// `MARKS_MAX` marks (section 3.2.2.5.1).
     pub(crate) fn on_received(&mut self, ecn: Option<Ecn>, packets: u64, bytes: u64) -> bool {
         let (is_change, is_marked) = (self.last != ecn, ecn == Some(Ecn::Ce));
         self.last = ecn;

@@ -29,8 +29,11 @@ pub struct Flows {
     pub pins: bool,
 }
 
-/// Datagrams of filling that are offered to a path at a time.
+/// Datagrams of filling that are offered to a path at a time, at most.
 const FILLING_BATCH: usize = 16;
+
+/// Paths whose datagrams are smaller are not filled: no path of the Internet needs that.
+const FILLING_LEN_MIN: usize = 1000;
 
 /// A peer, and what waits for it.
 pub(crate) struct Destination {
@@ -53,7 +56,7 @@ impl Destination {
         let meter = peer.meters.outward.clone();
         let outboxes = match (peer.knows_pins, pins) {
             (false, _) => Outboxes::sprayed(meter),
-            (true, false) => Outboxes::chosen(meter),
+            (true, false) => Outboxes::chosen(meter, peer.takes_filling),
             (true, true) => Outboxes::pinned(meter),
         };
         let urgency = Urgency::new(urgent);
@@ -111,21 +114,22 @@ impl Destination {
     }
 
     /// Fills a path that is measured, as far as it takes it now; then its space wakes this thread.
+    /// If a rate lets no more leave, the next packet continues it.
     fn fill(&mut self, now: Instant, waker: &Waker) {
-        if !self.peer.takes_filling {
-            return;
-        }
         let Some((path, most)) = self.outboxes.to_fill(now) else { return };
         let len = self.peer.connection.datagram_len_max().unwrap_or(self.len_max);
+        if len < FILLING_LEN_MIN {
+            return;
+        }
         let mut batch = VecDeque::new();
         let mut filled = 0;
-        while filled + len <= most {
-            if batch.is_empty() {
-                batch.extend(std::iter::repeat_n(filling(len), FILLING_BATCH));
-            }
+        while filled < most {
+            let wanted = (most - filled).div_ceil(len).min(FILLING_BATCH);
+            batch.resize(wanted, filling(len));
             match self.peer.connection.poll_send_datagrams_on(&mut batch, PathId(path), waker) {
                 Poll::Ready(Ok(count)) => filled += count * len,
-                // The path has gone, or carries less by now: the next look at the paths tells.
+                // The path carries less by now, or the connection has ended. If the path has
+                // failed, filling takes others until the next look at the paths.
                 Poll::Pending | Poll::Ready(Err(_)) => break,
             }
         }

@@ -76,13 +76,15 @@ impl Outboxes {
     /// Empty. Each flow keeps to one of the paths that [`follow`](Self::follow) names; before that, to none.
     #[must_use]
     pub fn pinned(meter: Option<Arc<Meter>>) -> Self {
-        Self { choice: Some(PathChoice::new(true)), ..Self::sprayed(meter) }
+        Self { choice: Some(PathChoice::new(true, false)), ..Self::sprayed(meter) }
     }
 
-    /// Empty. Flows keep to one path each while the delays of the paths are unlike.
+    /// Empty. Flows keep to one path each while the delays of the paths are unlike. The peer passes
+    /// over filling if it
+    /// `can_fill` paths.
     #[must_use]
-    pub fn chosen(meter: Option<Arc<Meter>>) -> Self {
-        Self { choice: Some(PathChoice::new(false)), ..Self::sprayed(meter) }
+    pub fn chosen(meter: Option<Arc<Meter>>, can_fill: bool) -> Self {
+        Self { choice: Some(PathChoice::new(false, can_fill)), ..Self::sprayed(meter) }
     }
 
     /// Whether flows always keep to one path.
@@ -98,11 +100,11 @@ impl Outboxes {
     }
 
     /// A path whose capacity is measured now, and how many bytes it may be filled with, of what the peer [passes
-    /// over](crate::item::filling).
+    /// over](crate::item::filling). Above a rate by less than a datagram, as packets are.
     pub fn to_fill(&mut self, now: Instant) -> Option<(u32, usize)> {
-        let path = self.choice.as_ref()?.to_fill()?;
+        let (path, most) = self.choice.as_ref()?.to_fill()?;
         let bytes = self.turn.as_mut().map_or(usize::MAX, |turn| turn.available(now));
-        Some((path, bytes))
+        (bytes > 0).then(|| (path, usize::try_from(most).unwrap_or(usize::MAX).min(bytes)))
     }
 
     /// A path has taken so many bytes of filling, which count for the rate.

@@ -15,12 +15,14 @@
 //!   it not much less.
 //! - It moves if another path gives it more for a while. All that is known is measured: the capacities of paths, and
 //!   what flows have had on a path that they do not fill, as where losses limit them.
-//! - A path whose capacity is not known is measured before that: that with the longest round trip by the first flow, the
-//!   others by filling.
+//! - Paths whose capacities are not known are measured: one by the first flow, the others by
+//!   filling.
 
 mod measure;
 mod state;
 mod views;
+
+use std::collections::BTreeMap;
 
 use units::{Duration, Instant, Rate};
 
@@ -89,6 +91,9 @@ const MEMORY_MAX: u32 = 6000;
 /// The rate of all paths while none is known: any, as long as it can be divided by the number of flows.
 const RATE_UNKNOWN: Rate = Rate::from_mbps(1000);
 
+/// Paths that have failed and are remembered, at most.
+const PATHS_REMEMBERED: usize = 64;
+
 /// How long the items of a flow that has moved say that they may be out of order, in ticks.
 const MOVING_TICKS: u32 = 10;
 
@@ -100,6 +105,10 @@ const PAUSE_TICKS: u8 = 20;
 pub struct PathChoice {
     /// All flows keep to one path each, whatever the delays are.
     always_pins: bool,
+    /// The peer passes over filling.
+    can_fill: bool,
+    /// The capacities and the filling of paths that have failed, by their numbers.
+    failed: BTreeMap<u32, (Option<Rate>, u64, u8)>,
     /// In the order of their round trips.
     paths: Vec<Path>,
     flows: Box<[Flow]>,
@@ -117,10 +126,14 @@ pub struct PathChoice {
 }
 
 impl PathChoice {
-    /// Without paths. If it `always_pins`, also where the delays are alike.
-    pub(crate) fn new(always_pins: bool) -> Self {
+    /// Without paths. If it `always_pins`, also where the delays are alike. The peer passes over
+    /// filling if it
+    /// `can_fill` paths.
+    pub(crate) fn new(always_pins: bool, can_fill: bool) -> Self {
         Self {
             always_pins,
+            can_fill,
+            failed: BTreeMap::new(),
             paths: Vec::new(),
             flows: vec![Flow::default(); usize::from(FLOWS_MAX)].into_boxed_slice(),
             is_unlike: always_pins,
@@ -210,7 +223,7 @@ impl PathChoice {
         if !self.is_unlike_for_one && counts.iter().sum::<u64>() == 0 && !self.has_bulk_beside(number) {
             return None;
         }
-        let at = self.unmeasured(&counts).unwrap_or_else(|| self.best(&counts));
+        let at = self.first_to_measure(&counts).unwrap_or_else(|| self.best(&counts));
         Some(self.paths[at].id)
     }
 
@@ -235,10 +248,18 @@ impl PathChoice {
         path.limit.map_or(share, |(limit, _)| share.min(limit))
     }
 
-    /// A rate that is not known is taken for the highest one.
+    /// A rate that is not known is taken for the highest one; for more if only a flow that tries
+    /// the path can tell.
     fn rate(&self, path: &Path) -> Rate {
-        let highest = || self.paths.iter().filter_map(|path| path.rate).max().unwrap_or(RATE_UNKNOWN);
-        path.rate.unwrap_or_else(highest)
+        let highest = || self.paths.iter().filter_map(Path::known).max().unwrap_or(RATE_UNKNOWN);
+        let expected = || {
+            if self.can_fill || self.always_pins {
+                highest()
+            } else {
+                Rate::from_bps(highest().as_bps().saturating_mul(2))
+            }
+        };
+        path.known().unwrap_or_else(expected)
     }
 
     /// Gives a flow a path.
@@ -267,6 +288,7 @@ impl PathChoice {
         let was_unlike = self.pins();
         self.compare_round_trips();
         if !self.pins() {
+            self.stop_measuring();
             if was_unlike {
                 let pinned = (0..FLOWS_MAX).filter(|flow| self.flows[usize::from(*flow)].path.is_some());
                 moves.extend(pinned.collect::<Vec<_>>().into_iter().filter_map(|flow| self.put(flow, None, false)));
@@ -291,7 +313,7 @@ impl PathChoice {
         if begins {
             self.period_began = now;
         }
-        self.paths.retain(|path| views.iter().any(|view| view.id == path.id));
+        self.forget_failed(views);
         for view in views {
             match self.paths.iter_mut().find(|path| path.id == view.id) {
                 Some(path) => {
@@ -303,21 +325,37 @@ impl PathChoice {
                     (path.rate, path.packets) = (view.rate.or(path.rate), view.packets);
                     path.at_least = view.at_least;
                 }
-                None => self.paths.push(Path {
-                    id: view.id,
-                    rate: view.rate,
-                    at_least: view.at_least,
-                    round_trips: [view.round_trip; 2],
-                    packets: view.packets,
-                    packets_before: [view.packets; 2],
-                    limit: None,
-                    memory: MEMORY_TICKS,
-                    measurement: None,
-                    changed_at: self.tick,
-                }),
+                None => {
+                    let (rate, filled, fillings) = self.failed.remove(&view.id).unwrap_or_default();
+                    self.paths.push(Path {
+                        id: view.id,
+                        rate: view.rate.or(rate),
+                        at_least: view.at_least,
+                        filled,
+                        fillings,
+                        measured_until: None,
+                        is_given_up: false,
+                        round_trips: [view.round_trip; 2],
+                        packets: view.packets,
+                        packets_before: [view.packets; 2],
+                        limit: None,
+                        memory: MEMORY_TICKS,
+                        changed_at: self.tick,
+                    });
+                }
             }
         }
         self.paths.sort_by_key(|path| (path.round_trip(), path.id));
+    }
+
+    /// Takes out the paths that work no more, and remembers what they carry.
+    fn forget_failed(&mut self, views: &[PathView]) {
+        for path in self.paths.extract_if(.., |path| !views.iter().any(|view| view.id == path.id)) {
+            if self.failed.len() >= PATHS_REMEMBERED {
+                self.failed.pop_first();
+            }
+            self.failed.insert(path.id, (path.rate, path.filled, path.fillings));
+        }
     }
 
     fn compare_round_trips(&mut self) {
@@ -404,7 +442,7 @@ impl PathChoice {
     }
 
     fn is_full(&self, at: usize, carried: &[u64]) -> bool {
-        self.paths[at].rate.is_none_or(|rate| carried[at] * 8 >= rate.as_bps() * FULL_EIGHTHS)
+        self.paths[at].known().is_none_or(|rate| carried[at] * 8 >= rate.as_bps() * FULL_EIGHTHS)
     }
 
     /// Remembers what a flow gets on paths that their flows do not fill.
@@ -473,7 +511,7 @@ impl PathChoice {
             }
             let has = self.share(from, counts[from]).max(carried[from] / counts[from]).max(1);
             for to in (0..self.paths.len()).filter(|to| *to != from) {
-                if counts[to] == 0 && self.paths[to].rate.is_none() {
+                if counts[to] == 0 && self.paths[to].known().is_none() && self.can_fill {
                     // It is measured first.
                     continue;
                 }

@@ -120,12 +120,16 @@ fn run_tunnel(options: &tunnel::TunnelOptions, given: &[OsString]) -> ExitCode {
     }
 }
 
+/// The log of `-v`: connections and anomalies, but nothing per packet. A crate is meant by the
+/// beginning of its name.
+const CONNECTIONS_LOG: &str = "warn,litz=debug,transfer=debug,engine=debug,quic=debug,recovery=debug,net=debug,\
+                               emulate=debug,forwarding=debug,tunnel_end=debug,tcp_stack=debug";
+
 /// Logs go to standard error, so that they never mix with `--json` lines.
 fn start_logging(verbose: u8) {
     let level = match verbose {
         0 => return,
-        // Connections and anomalies, but nothing per packet.
-        1 => "warn,litz=debug,transfer=debug,engine=debug,quic=debug,recovery=debug,net=debug,emulate=debug",
+        1 => CONNECTIONS_LOG,
         2 => "debug",
         _ => "trace",
     };
@@ -135,4 +139,41 @@ fn start_logging(verbose: u8) {
     // The library would report a failed write on standard error, and panic if that fails too.
     let log = log.log_internal_errors(false);
     log.with_ansi(colour::is_wanted()).init();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// Crates that log things of single packets on the level of connections.
+    const PER_PACKET: [&str; 2] = ["driver", "tcp-driver"];
+
+    fn sources(folder: &Path, has_log: &mut bool) {
+        for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                sources(&path, has_log);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(&path).expect("text");
+                *has_log |= text.contains("tracing::debug!") || text.contains("tracing::info!");
+            }
+        }
+    }
+
+    #[test]
+    fn the_log_of_connections_names_every_crate_that_logs() {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the folder of crates");
+        for folder in std::fs::read_dir(crates).expect("a folder").flatten() {
+            let (name, mut has_log) = (folder.file_name().into_string().expect("text"), false);
+            sources(&folder.path().join("src"), &mut has_log);
+            let target = name.replace('-', "_");
+            let is_named = CONNECTIONS_LOG
+                .split(',')
+                .filter_map(|directive| directive.strip_suffix("=debug"))
+                .any(|prefix| target.starts_with(prefix.trim()));
+            assert!(!has_log || is_named || PER_PACKET.contains(&&*name), "{name} is missing");
+        }
+    }
 }

@@ -8,8 +8,8 @@ use wire::quic::{ConnectionId, PathId, Version};
 use crate::config::PreferredAddresses;
 use crate::session::SessionSummary;
 
-/// The start of the handshake and its results. Which keys may be used, and the timeout of the handshake, depend on
-/// whether it is complete.
+/// The start of the handshake and its results. Which keys may be used, and the timeout of the
+/// handshake, depend on whether it is complete.
 pub(super) struct HandshakeRecord {
     pub(super) started_at: Instant,
     /// How long our side of it took; none before.

@@ -168,7 +168,8 @@ impl SentLog {
         self.side.free.push(slot);
     }
 
-    /// The frames of a packet that stays in the log; `None` if they are not in the side table.
+    /// Returns the frames of a packet that stays in the log; empty if they are not in the side
+    /// table.
     pub(crate) fn frames_of(&self, run: &Run) -> &[SentFrame] {
         match run.content {
             Content::Side(slot) => self.frames(slot),

@@ -194,7 +194,7 @@ fn a_failed_sync_leaves_only_what_an_earlier_one_brought_to_the_disk() {
     }
     disk.fail_next_sync();
     part.sync(|disk, file| disk.sync_data(file)).unwrap_err();
-    // The next sync succeeds, like on Linux: the kernel no longer knows of the lost pages.
+    // The next sync succeeds, as on Linux: the kernel no longer knows of the lost pages.
     part.record(2, &[1; 32]).unwrap_err();
     part.commit(&entry, &fixture.tree, false).unwrap_err();
     drop(part);

@@ -58,7 +58,7 @@ fn newer_files_are_kept_and_older_ones_replaced() {
     write_at(&fixture.target("tree/older"), "kept", at(10) + Duration::from_nanos(1));
     fixture.transfer(&[fixture.source("tree")]).summaries();
     assert_eq!(content("older"), "kept");
-    // An entry other than a file is replaced whatever its time, like in rsync.
+    // An entry other than a file is replaced whatever its time, as in rsync.
     fs::remove_file(fixture.target("tree/newer")).unwrap();
     std::os::unix::fs::symlink("same", fixture.target("tree/newer")).unwrap();
     fixture.transfer(&[fixture.source("tree")]).summaries();

@@ -7,9 +7,18 @@ use super::{SETTLED_TICKS, TICK};
 #[derive(Debug, Clone)]
 pub(super) struct Path {
     pub(super) id: u32,
-    /// None until it has been measured.
+    /// The capacity, once the controller has found it.
     pub(super) rate: Option<Rate>,
+    /// An estimate before that.
     pub(super) at_least: Rate,
+    /// Bytes of filling so far, also before the path failed and came back.
+    pub(super) filled: u64,
+    /// How often it was measured with filling.
+    pub(super) fillings: u8,
+    /// While it is measured, the last tick of that.
+    pub(super) measured_until: Option<u32>,
+    /// The controller has found no capacity although the path was measured.
+    pub(super) is_given_up: bool,
     /// The smallest round trips of this period and of the one before.
     pub(super) round_trips: [Duration; 2],
     pub(super) packets: (u64, u64),
@@ -18,22 +27,16 @@ pub(super) struct Path {
     /// What a flow had when flows did not fill the path, until when that counts, and for how long next time.
     pub(super) limit: Option<(u64, u32)>,
     pub(super) memory: u32,
-    /// While it is measured.
-    pub(super) measurement: Option<Measurement>,
     /// The last flow came or went.
     pub(super) changed_at: u32,
 }
 
-/// The measurement of a path whose capacity is not known, by a flow or by filling.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Measurement {
-    /// The last tick.
-    pub(super) until: u32,
-    /// Bytes of filling so far.
-    pub(super) filled: u64,
-}
-
 impl Path {
+    /// The capacity as far as it is known, after a measurement without a result an estimate.
+    pub(super) fn known(&self) -> Option<Rate> {
+        self.rate.or(self.is_given_up.then_some(self.at_least))
+    }
+
     pub(super) fn round_trip(&self) -> Duration {
         self.round_trips[0].min(self.round_trips[1])
     }

@@ -13,7 +13,7 @@ pub struct PathView {
     pub round_trip: Duration,
     /// The capacity, once the controller has found it.
     pub rate: Option<Rate>,
-    /// The capacity is not below this.
+    /// An estimate before that: a window per round trip.
     pub at_least: Rate,
     /// Packets sent and lost so far.
     pub packets: (u64, u64),
