@@ -43,7 +43,7 @@
 //!
 //! // The receiver.
 //! let receiver_key = KeyPair::generate()?;
-//! let server = Endpoint::bind(config.clone().with_server_tls(server_config(&receiver_key, PROTOCOLS)?))?;
+//! let server = Endpoint::bind(config.clone().with_server_tls(server_config(&receiver_key, transfer::PROTOCOLS)?))?;
 //! let store = TicketStore::open(&folder.path().join("state"))?;
 //! let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
 //! let issued = store.issue(now, &inbox, server.local_addr().port(), now + 3600)?;
@@ -71,7 +71,7 @@
 //! let TicketAddress::Socket(address) = ticket.addresses[0] else { unreachable!("it names an address") };
 //! let sender_key = KeyPair::generate()?;
 //! let client = Endpoint::bind(config)?;
-//! let tls = client_config(&sender_key, &[ticket.receiver], PROTOCOLS)?;
+//! let tls = client_config(&sender_key, &[ticket.receiver], transfer::PROTOCOLS)?;
 //! let connection = client.connect(address, "litz", tls.config.clone())?;
 //! let context = transfer::proof_context(&connection, sender_key.public(), ticket.receiver)?;
 //! let options = transfer::SendOptions::default();
