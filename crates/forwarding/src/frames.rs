@@ -48,7 +48,7 @@ pub async fn send(stream: &mut SendStream, message: &Message) -> Result<(), Fram
 /// Receives the next message, if it comes in time. What follows it on the stream stays there.
 ///
 /// # Errors
-/// As of [`read`], and [`FrameError::TimedOut`] after `within`.
+/// Same errors as [`read`], and [`FrameError::TimedOut`] after `within`.
 pub async fn receive(stream: &mut RecvStream, within: Duration) -> Result<Message, FrameError> {
     timeout(within, read(stream)).await.unwrap_or(Err(FrameError::TimedOut))
 }
@@ -80,7 +80,7 @@ pub async fn answer(stream: &mut RecvStream) -> Result<Option<SocketAddr>, Failu
 /// Receives the answer to a request for the addresses of a name: at least one.
 ///
 /// # Errors
-/// As of [`answer`].
+/// Same errors as [`answer`].
 pub async fn addresses(stream: &mut RecvStream) -> Result<Vec<IpAddr>, Failure> {
     match reply(stream).await? {
         Message::Addresses(addresses) => Ok(addresses),
@@ -91,7 +91,7 @@ pub async fn addresses(stream: &mut RecvStream) -> Result<Vec<IpAddr>, Failure> 
 /// Receives the answer to a request to listen with this number, on a stream of its own: where the other side listens.
 ///
 /// # Errors
-/// As of [`answer`].
+/// Same errors as [`answer`].
 pub async fn listening(stream: &mut RecvStream, id: u32) -> Result<Listen, Failure> {
     match receive(stream, PROMPT).await {
         Ok(Message::Listening { id: answered, listen }) if answered == id => Ok(listen),

@@ -44,7 +44,7 @@ const THIS_HOST: &str = "this host";
 pub struct Way {
     /// The connection to the other end.
     pub sessions: Sessions,
-    /// What the other end is asked for.
+    /// Request to the other end.
     pub request: RequestOf,
     /// The target, for the user.
     pub shown: String,
@@ -109,7 +109,7 @@ impl Bound {
     /// Opens a listener that a client asks its server for. Needs the runtime.
     ///
     /// # Errors
-    /// As of [`open_here`](Self::open_here), with a message for the users of both.
+    /// Like [`open_here`](Self::open_here), with a message for the users of both.
     pub(crate) fn open_for_client(listen: &Listen) -> Result<Self, ListenError> {
         Self::open(listen).map_err(|error| ListenError { listen: listen.clone(), error, host: "the server's host" })
     }
@@ -185,8 +185,8 @@ impl Bound {
         })
     }
 
-    /// As [`serve`](Self::serve), with another act for each connection: TCP only. The act gets the permit of the connection,
-    /// and the address that it comes from.
+    /// Like [`serve`](Self::serve), for TCP only, with another act for each connection. The act gets
+    /// the permit of the connection and the address that it comes from.
     pub fn serve_with(
         self,
         places: &Arc<Semaphore>,

@@ -36,7 +36,7 @@ pub struct OpenListener {
 }
 
 impl Listeners {
-    /// None are open yet.
+    /// Creates the listeners of a connection, none of which is open yet.
     pub fn new(policy: Arc<Policy>) -> Self {
         Self { policy, free: Arc::new(Semaphore::new(LISTENERS_MAX)), places: places() }
     }

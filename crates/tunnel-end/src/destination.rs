@@ -121,11 +121,11 @@ impl Destination {
         if len < FILLING_LEN_MIN {
             return;
         }
-        let mut batch = VecDeque::new();
-        let mut filled = 0;
+        let datagram = filling(len);
+        let (mut batch, mut filled) = (VecDeque::new(), 0);
         while filled < most {
             let wanted = (most - filled).div_ceil(len).min(FILLING_BATCH);
-            batch.resize(wanted, filling(len));
+            batch.resize(wanted, datagram.clone());
             match self.peer.connection.poll_send_datagrams_on(&mut batch, PathId(path), waker) {
                 Poll::Ready(Ok(count)) => filled += count * len,
                 // The path carries less by now, or the connection has ended. If the path has

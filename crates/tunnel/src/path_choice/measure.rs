@@ -89,7 +89,7 @@ impl PathChoice {
             let begins = *count > 0 || (!is_filling && to_fill == Some(at));
             if begins && path.known().is_none() && path.measured_until.is_none() {
                 path.measured_until = Some(self.tick + TICKS.max(path.ticks_of(ROUND_TRIPS)));
-                path.fillings += u8::from(*count == 0);
+                path.fillings = path.fillings.saturating_add(u8::from(*count == 0));
             }
         }
     }
